@@ -3,7 +3,6 @@
 # count that an optimizer sees are those of a recurrence written out in awk; and in every form a call takes the lines and outputs it names.
 . "$SRC/tests/support/script.sh"
 cc=${CC:-cc}
-flags="-std=c11 -Wall -Wextra -Werror -O1 $sanitize"
 all_targets
 
 cat >gan.dsl <<'END_DSL'
@@ -108,35 +107,8 @@ done
 
 # in every form: lines by function and by flag, outputs left out, and the inputs that only they need
 cat >main.c <<'END_C'
-#include "m.h"
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#define MUST(x) do { if (!(x)) { fprintf(stderr, "line %d: %s\n", __LINE__, #x); exit(1); } } while (0)
-static m model;
+#include "any_form.h"
 static float real[96], noise[48], fake[96], loss[2];
-static void *block(size_t n) { void *p = aligned_alloc(256, (n / 256 + 2) * 256); MUST(p); return memset(p, 0xff, n); }
-#ifdef FUSEC_CUDA_H
-static void begin(void) { MUST(m_init(&model, NULL, NULL) == FUSEC_OK); (void)block; }
-static void kept(unsigned char *to) { MUST(fusec_cuda_read(&model.cuda, FUSEC_R_PARAM, 0, to, M_PARAM_BYTES) == FUSEC_OK); }
-static void end(void) { m_free(&model); }
-#else
-static m_memory memory;
-static void begin(void) {
-    const m_memory new = {.params = block(M_PARAM_BYTES), .param_bytes = M_PARAM_BYTES, .states = block(M_STATE_BYTES),
-        .state_bytes = M_STATE_BYTES, .grads = block(M_GRAD_BYTES), .grad_bytes = M_GRAD_BYTES, .arena = block(M_ARENA_BYTES),
-        .arena_bytes = M_ARENA_BYTES};
-    memory = new;
-    MUST(m_init(&model, &memory, NULL) == FUSEC_OK);
-}
-static void kept(unsigned char *to) { memcpy(to, memory.params, M_PARAM_BYTES); }
-static void end(void) {
-#ifdef FUSEC_HOST_H
-    m_free(&model);
-#endif
-    free(memory.params), free(memory.states), free(memory.grads), free(memory.arena);
-}
-#endif
 typedef unsigned char Params[M_PARAM_BYTES];
 /* Two calls with the flag's lines, or by the function of the line. */
 static void steps(int lines, int by_name, unsigned outputs, int with_real, Params to) {
@@ -148,16 +120,10 @@ static void steps(int lines, int by_name, unsigned outputs, int with_real, Param
     for (int s = 1; s <= 2; s++) {
         fusec_status status;
         if (by_name) status = lines == 1 ? m_step_judge(&model, &in, &out, NULL) : lines == 2 ? m_step_generator(&model, &in, &out, NULL) : m_step(&model, &in, &out, NULL);
-#ifdef M_DEVICE_BYTES
-        else status = m_run(&model, FUSEC_STEP | lines << 16, input, output, NULL, s, 0, NULL);
-#elif defined(FUSEC_HOST_H)
-        else status = m_run(&model, FUSEC_STEP | lines << 16, input, output, NULL, s, 0, NULL);
-#else
-        else status = m_run(&model.memory, FUSEC_STEP | lines << 16, input, output, NULL, s, 0, NULL);
-#endif
+        else status = m_run(M_CALLED, FUSEC_STEP | lines << 16, input, output, NULL, s, 0, NULL);
         if (status != FUSEC_OK) fprintf(stderr, "lines %d, outputs %u: %s\n", lines, outputs, fusec_status_text(status)), exit(1);
     }
-    kept(to);
+    read_memory(FUSEC_R_PARAM, to, sizeof(Params));
     end();
 }
 static void changed(const Params a, const Params b, int *judge, int *generator) {
@@ -173,7 +139,7 @@ int main(void) {
     for (int i = 0; i < 96; i++) real[i] = (float)(i * 37 % 29) / 15 - 1;
     for (int i = 0; i < 48; i++) noise[i] = (float)(i * 11 % 31) / 16 - 1;
     MUST(m_manifest.n_lines == 2);
-    begin(), kept(first), end();
+    begin(), read_memory(FUSEC_R_PARAM, first, sizeof first), end();
     for (int lines = 0; lines < 4; lines++) {
         steps(lines, 0, 7, 1, want);
         changed(first, want, &judge, &generator);
@@ -198,40 +164,63 @@ int main(void) {
     void *output[3] = {loss, loss + 1, fake};
     const int wrong[] = {FUSEC_STEP | FUSEC_LINE(2), FUSEC_GRAD | FUSEC_LINE(0), FUSEC_INFER | FUSEC_LINE(1), FUSEC_STEP | 0x200, -1, FUSEC_ENTRIES};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
-#if defined(FUSEC_CUDA_H) || defined(FUSEC_HOST_H)
-        MUST(m_run(&model, wrong[i], input, output, NULL, 1, 0, NULL) == FUSEC_E_ARGUMENT);
-#else
-        MUST(m_run(&model.memory, wrong[i], input, output, NULL, 1, 0, NULL) == FUSEC_E_ARGUMENT);
-#endif
+        MUST(m_run(M_CALLED, wrong[i], input, output, NULL, 1, 0, NULL) == FUSEC_E_ARGUMENT);
     end();
     return 0;
 }
 END_C
 sed -i '/mean_of/d' gan.dsl # which needs `real` in every call
-tried() { ./"$1" || fail "$1"; }
-"$FUSEC" gan.dsl -o m.c || die "C is not made"
-# shellcheck disable=SC2086
-"$cc" $flags main.c m.c -lm -o in_c && tried in_c || fail C
-mkdir object && "$FUSEC" gan.dsl -o object/m.o && cp main.c object/ &&
-    # shellcheck disable=SC2086
-    "$cc" $flags -I object object/main.c object/m.o "$BUILD/runtime/libfusec_host.a" -lm -lpthread -o in_object && tried in_object || fail "the object"
-if has_software_gpu && case $flags in *sanitize*) false ;; esac then
-    mkdir cuda && "$FUSEC" gan.dsl -o cuda/m.ptx --target sm_80 --embed && cp main.c cuda/ &&
-        # shellcheck disable=SC2086
-        "$cc" $flags -I cuda cuda/main.c cuda/m.c -ldl -o in_ptx && tried in_ptx || fail PTX
-fi
+in_every_form gan.dsl
 
-# f16 and --check-finite; bf16 weights; parameters that share a value; more outputs than there are bits
+# f16 and --check-finite; bf16 weights; states of two lines that are one value; more outputs than there are bits
+cat >shared.dsl <<'END_DSL'
+optimizer keep(p, g, lr) {
+    state last = zeros like p
+    last <- g
+    p <- p - lr * g
+}
+model m {
+    input x : f32[7, 5]
+    p = param [5] init normal(1.0)
+    q = param [5] init normal(1.0)
+    loss = sum(tanh(x * (p + q))^2)
+    output loss
+    train loss as first with keep(lr = 0.1) only "p"
+    train loss as second with keep(lr = 0.2) only "q"
+}
+END_DSL
 sed 's/^model m {/&\n    precision f16/' gan.dsl >f16.dsl
 sed 's/^model m {/&\n    precision bf16 weights bf16/' gan.dsl >bf16.dsl
 { sed '/^    train/,$d' gan.dsl
   i=0
   while [ $i -lt 60 ]; do echo "    output o$i = mean(fake) + $i * loss_judge"; i=$((i + 1)); done
   sed -n '/^    train/,$p' gan.dsl; } >many.dsl
-for form in f16 bf16 many 'gan --check-finite' turns; do
+for form in f16 bf16 many 'gan --check-finite' turns shared; do
     # shellcheck disable=SC2086
     "$FUSEC" verify ${form%% *}.dsl $(echo "$form" | sed 's/^[a-z0-9]*//') --target $targets --rounds 1 --quiet >log 2>&1 || fail "$form: $(cat log)"
 done
+# an output without a bit is given in every step
+cat >main.c <<'END_C'
+#include "any_form.h"
+enum { OUTPUTS = 63 };
+int main(void) {
+    static float real[96], noise[48], value[OUTPUTS][96];
+    const void *input[2] = {real, noise};
+    void *output[OUTPUTS];
+    MUST(m_manifest.n_outputs == OUTPUTS);
+    begin();
+    for (int o = 0; o < OUTPUTS; o++) output[o] = value[o];
+    for (int left_out = 0; left_out < OUTPUTS; left_out++) {
+        output[left_out] = NULL;
+        const fusec_status s = m_run(M_CALLED, FUSEC_STEP | FUSEC_LINE(0), input, output, NULL, 1, 0, NULL);
+        MUST(s == (left_out < FUSEC_FIRST_LINE ? FUSEC_OK : FUSEC_E_ARGUMENT));
+        output[left_out] = value[left_out];
+    }
+    end();
+    return 0;
+}
+END_C
+in_every_form many.dsl
 
 # errors
 bad_model() { # WHAT SED-SCRIPT
@@ -247,6 +236,9 @@ bad_model "two \`train\` lines are named 'judge'" 's/as generator with/as judge 
 "$FUSEC" check sixteen.dsl >log 2>&1 && fail "16 lines are taken"
 grep -q 'at most 15' log || fail "16 lines: $(cat log)"
 "$FUSEC" run gan.dsl --entry step --line jugde --inputs in.safetensors >log 2>&1 && fail "an unknown line is taken"
-grep -q 'did you mean judge' log || fail "unknown line: $(cat log)"
+grep -q 'did you mean judge?); there are: judge, generator$' log || fail "unknown line: $(cat log)"
+sed -i 's/ as generator with/ with/' gan.dsl
+"$FUSEC" run gan.dsl --entry step --line x --inputs in.safetensors >log 2>&1 && fail "an unknown line is taken"
+grep -q 'named x; there are: judge$' log || fail "unknown line of one: $(cat log)"
 "$FUSEC" run gan.dsl --line judge >log 2>&1 && fail "--line is taken by infer"
 exit $bad

@@ -3,8 +3,6 @@
 # parameters.  One is read from an element past the first, one would be laid out wider in the arena, one leaves in another shape than
 # that in which a loss reads it: that one is written once.
 . "$SRC/tests/support/script.sh"
-cc=${CC:-cc}
-flags="-std=c11 -Wall -Wextra -Werror -O1 $sanitize"
 
 cat >m.dsl <<'END_DSL'
 dim B <= 6
@@ -26,45 +24,11 @@ model m {
 }
 END_DSL
 cat >main.c <<'END_C'
-#include "m.h"
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#define MUST(x) do { if (!(x)) { fprintf(stderr, "line %d: %s\n", __LINE__, #x); exit(1); } } while (0)
+#include "any_form.h"
 enum { OUTPUTS = 5, EXTENT = 5, KEPT = M_PARAM_BYTES + M_GRAD_BYTES };
 static const size_t COUNT[OUTPUTS] = {6 * 64, 24 * 64, 24 * 37, 1, 24 * 9};
-static m model;
 static float x[6 * 64], all[OUTPUTS][24 * 64], some[OUTPUTS][24 * 64];
 static unsigned char with_all[KEPT], with_some[KEPT];
-
-static void *block(size_t n) { void *p = aligned_alloc(256, (n / 256 + 2) * 256); MUST(p); return memset(p, 0xff, n); }
-#ifdef FUSEC_CUDA_H
-static void begin(void) { MUST(m_init(&model, NULL, NULL) == FUSEC_OK); (void)block; }
-static void read_all(unsigned char *to) {
-    MUST(fusec_cuda_read(&model.cuda, FUSEC_R_PARAM, 0, to, M_PARAM_BYTES) == FUSEC_OK);
-    MUST(fusec_cuda_read(&model.cuda, FUSEC_R_GRAD, 0, to + M_PARAM_BYTES, M_GRAD_BYTES) == FUSEC_OK);
-}
-static void end(void) { m_free(&model); }
-#else
-static m_memory memory;
-static void begin(void) {
-    const m_memory new = {.params = block(M_PARAM_BYTES), .param_bytes = M_PARAM_BYTES, .states = block(M_STATE_BYTES),
-        .state_bytes = M_STATE_BYTES, .grads = block(M_GRAD_BYTES), .grad_bytes = M_GRAD_BYTES, .arena = block(M_ARENA_BYTES),
-        .arena_bytes = M_ARENA_BYTES};
-    memory = new;
-    MUST(m_init(&model, &memory, NULL) == FUSEC_OK);
-}
-static void read_all(unsigned char *to) {
-    memcpy(to, memory.params, M_PARAM_BYTES);
-    memcpy(to + M_PARAM_BYTES, memory.grads, M_GRAD_BYTES);
-}
-static void end(void) {
-#ifdef FUSEC_HOST_H
-    m_free(&model);
-#endif
-    free(memory.params), free(memory.states), free(memory.grads), free(memory.arena);
-}
-#endif
 
 /* The outputs of `mask` into `to`, from the seed's parameters on. */
 static void call(int entry, unsigned mask, float to[OUTPUTS][24 * 64], unsigned char *kept) {
@@ -81,7 +45,8 @@ static void call(int entry, unsigned mask, float to[OUTPUTS][24 * 64], unsigned 
     if (entry == 1) s = m_grad(&model, &in, &out, 0);
     if (entry == 2) s = m_step(&model, &in, &out, NULL);
     if (s != FUSEC_OK) fprintf(stderr, "entry %d, outputs %x: %s\n", entry, mask, fusec_status_text(s)), exit(1);
-    read_all(kept);
+    read_memory(FUSEC_R_PARAM, kept, M_PARAM_BYTES);
+    read_memory(FUSEC_R_GRAD, kept + M_PARAM_BYTES, M_GRAD_BYTES);
     end();
 }
 
@@ -103,21 +68,10 @@ int main(void) {
     return 0;
 }
 END_C
-tried() { ./"$1" || fail "$1"; }
-"$FUSEC" m.dsl -o m.c || die "C is not made"
+in_every_form m.dsl
 grep -q 'outputs\[[01]\] + ' m.c || fail "nothing is read from past the first element of an output"
 "$FUSEC" report m.dsl --target c99 --entry infer >log || die "no report"
 [ "$(grep -c infer_map log)" = 1 ] || fail "another output than the one of 37 columns is copied: $(grep infer_ log)"
-# shellcheck disable=SC2086
-"$cc" $flags main.c m.c -lm -o in_c && tried in_c || fail "C"
-mkdir object && "$FUSEC" m.dsl -o object/m.o && cp main.c object/ &&
-    # shellcheck disable=SC2086
-    "$cc" $flags -I object object/main.c object/m.o "$BUILD/runtime/libfusec_host.a" -lm -lpthread -o in_object && tried in_object || fail "the object"
-if has_software_gpu && case $flags in *sanitize*) false ;; esac then
-    mkdir cuda && "$FUSEC" m.dsl -o cuda/m.ptx --target sm_80 --embed && cp main.c cuda/ &&
-        # shellcheck disable=SC2086
-        "$cc" $flags -I cuda cuda/main.c cuda/m.c -ldl -o in_ptx && tried in_ptx || fail "PTX"
-fi
 # Several outputs of one value, each in a shape of its own.
 cat >shapes.dsl <<'END_DSL'
 model shapes {

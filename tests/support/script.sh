@@ -19,6 +19,26 @@ case $(grep '^FUSEC_SANITIZE' "$BUILD/CMakeCache.txt") in *=ON) sanitize='-fsani
 fail() { echo "FAIL: $*"; bad=1; }
 die() { echo "FAIL: $*"; exit 1; }
 
+# in_every_form FILE: the program main.c, which calls the model `m` of FILE by any_form.h, with C, an object and PTX made of it; m.c stays.
+in_every_form() {
+    for form in c object ptx; do
+        case $form in
+        c) options="-o m.c" with="m.c" ;;
+        object) options="-o object/m.o" with="object/m.o $BUILD/runtime/libfusec_host.a -lpthread" ;;
+        ptx) options="-o ptx/m.ptx --target sm_80 --embed" with="ptx/m.c -ldl"
+            { has_software_gpu && [ -z "$sanitize" ]; } || continue ;;
+        esac
+        from=$form
+        [ $form != c ] || from=.
+        mkdir -p $from
+        # shellcheck disable=SC2086
+        { "$FUSEC" "$1" $options &&
+            "${CC:-cc}" -std=c11 -Wall -Wextra -Werror -O1 $sanitize -I $from -I "$SRC/tests/support" main.c $with -lm -o in_$form; } ||
+            { fail "$1 in $form is not made"; continue; }
+        ./in_$form || fail "$1 in $form"
+    done
+}
+
 # same_results WHAT TOLERANCE OPTION..: got.dsl, run with the options, gives on host and interp what want.dsl gives.
 same_results() {
     what=$1 tolerance=$2
