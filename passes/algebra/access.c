@@ -23,11 +23,15 @@ typedef struct AccessWalk {
     AccessList *out;
 } AccessWalk;
 
-static void record(AccessWalk *w, Node *n, const int8_t *axis) {
-    Access a = {.node = n};
+static void record(AccessWalk *w, Node *n, const int8_t *axis, bool flat) {
+    Access a = {.node = n, .flat = flat};
     memcpy(a.axis, axis, (size_t)n->shape->rank);
-    for (int i = 0; i < w->out->n; i++)
-        if (w->out->at[i].node == n && !memcmp(w->out->at[i].axis, axis, (size_t)n->shape->rank)) return;
+    for (int i = 0; i < w->out->n; i++) {
+        Access *known = &w->out->at[i];
+        if (known->node != n || memcmp(known->axis, axis, (size_t)n->shape->rank)) continue;
+        known->flat = known->flat && flat;
+        return;
+    }
     vec_push(w->arena, *w->out, a);
 }
 
@@ -60,7 +64,7 @@ static void map_reshape(const Node *n, const int8_t *axis, int8_t *in) {
     }
 }
 
-static void visit(AccessWalk *w, Node *n, const int8_t *axis);
+static void visit(AccessWalk *w, Node *n, const int8_t *axis, bool flat);
 
 static void visit_contract(AccessWalk *w, Node *n, const int8_t *axis) {
     const Contract *c = n->attr->contract;
@@ -78,11 +82,11 @@ static void visit_contract(AccessWalk *w, Node *n, const int8_t *axis) {
             plain = plain && only >= 0 && only < c->n_out && dim_equal(c->extent[only], n->in[k]->shape->dim[d]);
             in[d] = plain ? axis[only] : -1;
         }
-        visit(w, n->in[k], in);
+        visit(w, n->in[k], in, false);
     }
 }
 
-static void visit_move(AccessWalk *w, Node *n, const int8_t *axis) {
+static void visit_move(AccessWalk *w, Node *n, const int8_t *axis, bool flat) {
     int8_t in[MAX_RANK];
     const Attr *at = n->attr;
     memset(in, -1, sizeof in);
@@ -108,37 +112,37 @@ static void visit_move(AccessWalk *w, Node *n, const int8_t *axis) {
                         in[d] = axis[d];
             const bool moved = (n->op == OP_CONCAT) || (n->op == OP_SLICE_AT) || (n->op == OP_UPDATE_AT && k == 1);
             if (moved) in[n->op == OP_CONCAT ? at->axis : 0] = -1;
-            visit(w, x, in);
+            visit(w, x, in, false);
         }
         return;
     }
-    visit(w, n->in[0], in);
+    visit(w, n->in[0], in, flat && n->op == OP_RESHAPE && shape_is_fixed(*n->shape));
 }
 
 /* The rows of a table are anywhere: no kernel that computes it is one that reads it. */
 static void visit_gather(AccessWalk *w, Node *n, const int8_t *axis) {
     int8_t in[MAX_RANK];
-    visit(w, n->in[1], axis);
+    visit(w, n->in[1], axis, false);
     memset(in, -1, sizeof in);
-    visit(w, n->in[0], in);
+    visit(w, n->in[0], in, false);
 }
 
-/* What `n` reads, given the root axis of each of its own dims. */
-static void operands(AccessWalk *w, Node *n, const int8_t *axis) {
+/* What `n` reads, given the root axis of each of its own dims, and whether it stands at the root's place. */
+static void operands(AccessWalk *w, Node *n, const int8_t *axis, bool flat) {
     int8_t none[MAX_RANK];
     memset(none, -1, sizeof none);
     switch (op_info[n->op].cls) {
     case CLASS_ELEMENT:
     case CLASS_SPECIAL:
-        for (int k = 0; k < n->n_in; k++) visit(w, n->in[k], axis);
+        for (int k = 0; k < n->n_in; k++) visit(w, n->in[k], axis, flat && shape_same(n->in[k]->shape, n->shape));
         break;
-    case CLASS_MOVE: visit_move(w, n, axis); break;
+    case CLASS_MOVE: visit_move(w, n, axis, flat); break;
     case CLASS_CONTRACT: visit_contract(w, n, axis); break;
     case CLASS_INDEXED:
         if (n->op == OP_GATHER) visit_gather(w, n, axis);
         else
             for (int k = 0; k < n->n_in; k++)
-                if (k != 1 || n->n_in == 2) visit(w, n->in[k], none); /* buckets say all of the ids */
+                if (k != 1 || n->n_in == 2) visit(w, n->in[k], none, false); /* buckets say all of the ids */
         break;
     case CLASS_REDUCE: {
         int8_t in[MAX_RANK];
@@ -153,30 +157,31 @@ static void operands(AccessWalk *w, Node *n, const int8_t *axis) {
                 if (!gone[d]) in[d] = axis[next++];
             for (int i = 0; i < n->attr->n_axes; i++) in[n->attr->axes[i]] = (int8_t)extra++;
         }
-        for (int k = 0; k < n->n_in; k++) visit(w, n->in[k], in);
+        for (int d = 0; d < n->in[0]->shape->rank; d++) flat = flat && in[d] == d;
+        for (int k = 0; k < n->n_in; k++) visit(w, n->in[k], in, flat && n->op != OP_SCAN);
         break;
     }
     case CLASS_SOURCE: /* random reads its two scalars */
-        for (int k = 0; k < n->n_in; k++) visit(w, n->in[k], none);
+        for (int k = 0; k < n->n_in; k++) visit(w, n->in[k], none, false);
         break;
     }
 }
 
-static void visit(AccessWalk *w, Node *n, const int8_t *axis) {
-    if (op_is_memory(n->op) || w->candidate[n->id]) record(w, n, axis);
-    else operands(w, n, axis);
+static void visit(AccessWalk *w, Node *n, const int8_t *axis, bool flat) {
+    if (op_is_memory(n->op) || w->candidate[n->id]) record(w, n, axis, flat);
+    else operands(w, n, axis, flat);
 }
 
 void access_collect(Arena *a, const bool *candidate, Node *root, AccessList *out) {
     AccessWalk w = {.arena = a, .candidate = candidate, .out = out};
     int8_t axis[MAX_RANK];
     for (int d = 0; d < MAX_RANK; d++) axis[d] = (int8_t)d;
-    operands(&w, root, axis);
+    operands(&w, root, axis, true);
 }
 
 void access_collect_value(Arena *a, const bool *candidate, Node *value, AccessList *out) {
     AccessWalk w = {.arena = a, .candidate = candidate, .out = out};
     int8_t axis[MAX_RANK];
     for (int d = 0; d < MAX_RANK; d++) axis[d] = (int8_t)d;
-    visit(&w, value, axis);
+    visit(&w, value, axis, true);
 }

@@ -2,7 +2,8 @@
  *
  * Seen from a kernel root, each read is a candidate (a node that may get memory) or a source, with
  * one root axis per dim of what is read, or -1 where the subscript is anything but that axis.
- * Root axes: its dims, then, for a reduction, the dims it reduces. */
+ * Root axes: its dims, then, for a reduction, the dims it reduces.  Where nothing but reshapes stand between, the read is `flat`: in
+ * row-major order at the place of the root axes, whatever the shape. */
 #ifndef FUSEC_PASSES_ACCESS_H
 #define FUSEC_PASSES_ACCESS_H
 #include "ir/graph.h"
@@ -10,6 +11,7 @@
 typedef struct Access {
     Node *node;
     int8_t axis[MAX_RANK];
+    bool flat;
 } Access;
 typedef VEC(Access) AccessList;
 

@@ -11,6 +11,7 @@
  * is in no kernel: those of its parts write it (fuse_parts.c). */
 #include "passes/plan/fuse.h"
 #include "ir/node_pool.h"
+#include "passes/plan/in_place.h"
 #include "passes/plan/per_sample.h"
 #include "passes/plan/slices.h"
 #include "passes/plan/kernel_graph.h"
@@ -36,13 +37,6 @@ static bool may_share(const PassContext *c, const Graph *g, const Result *r, con
     return r->kind == RESULT_OUTPUT && r->decl < FUSEC_OUTPUT_BITS(g->entry, g->model->lines.n) && (!c->target || !layout_pads(c, v));
 }
 
-/* Others than results may lie in a concatenation, or be one, that is joined in memory (fuse_parts.c). */
-static bool may_be_joined(const Uses *uses, const Node *v) {
-    bool joined = v->op == OP_CONCAT;
-    for (int u = uses->first[v->id]; u < uses->first[v->id + 1]; u++) joined |= uses->user[u]->op == OP_CONCAT;
-    return joined;
-}
-
 /* The value that others read too and that the output is, or is a reshape of, in the same memory; NULL: it has to be a copy, or
  * nobody else reads it. */
 static Node *shared_value(const PassContext *c, const Graph *g, const Result *r, const Uses *uses, const int *homes) {
@@ -53,7 +47,7 @@ static Node *shared_value(const PassContext *c, const Graph *g, const Result *r,
         read |= fuse_users(uses, v) > 1;
         alone &= homes[v->id] == 0;
     }
-    if (v != r->value && may_be_joined(uses, v)) return NULL;
+    if (v != r->value && fuse_may_be_joined(uses, v)) return NULL;
     return read && alone && !op_is_memory(v->op) && may_share(c, g, r, r->value) && may_share(c, g, r, v) ? v : NULL;
 }
 
@@ -335,12 +329,9 @@ static void assign_stream(Fuse *f, const Stream *s) {
 }
 
 /* ---- homes ---------------------------------------------------------------------------------------------------- */
-/* A sum over the slices of rows that the kernel walks: it reads at the rows what it sums. */
-static bool sums_rows(const PlanKernel *k, const PlanNode *pn) { return pn->part == PART_SLICES && k->kind == KERNEL_ROW; }
-
 static AccessList reads_of(const Fuse *f, const PlanKernel *k, const PlanNode *pn) {
     AccessList l = {0};
-    if (!sums_rows(k, pn)) return f->access[pn->node->id];
+    if (!in_place_sums_rows(k, pn)) return f->access[pn->node->id];
     access_collect_value(f->arena, f->candidate, pn->node->in[0]->in[0], &l);
     return l;
 }
@@ -350,15 +341,9 @@ static bool in_place_allowed(const Fuse *f, const PlanKernel *k, const PlanNode 
     for (int i = 0; i < k->nodes.n; i++) {
         const PlanNode *pn = &k->nodes.at[i];
         const AccessList reads = reads_of(f, k, pn);
-        const bool reduces = op_info[pn->node->op].cls == CLASS_REDUCE && !sums_rows(k, pn);
         for (int j = 0; j < reads.n; j++) {
             const Access *a = &reads.at[j];
-            if (a->node->op != source || a->node->attr->decl != decl) continue;
-            for (int d = 0; d < a->node->shape->rank; d++) {
-                int at = a->axis[d];
-                if (at >= 0 && !reduces) at = pn->axis[at];
-                if (at != v->axis[d]) return false;
-            }
+            if (a->node->op == source && a->node->attr->decl == decl && !in_place_at(k, pn, a, v)) return false;
         }
     }
     return true;
@@ -372,11 +357,10 @@ static void set_home(Fuse *f, const Result *r, const Node *at) {
     b->decl = r->decl;
 }
 
-static bool result_in_place(const Fuse *f, const Result *r) {
+static bool result_in_place(const Fuse *f, const Result *r, const Node *landing) {
     if (r->kind != RESULT_PARAM && r->kind != RESULT_STATE) return true;
-    const PlanKernel *k = &f->plan->kernels.at[f->plan->kernel_of[r->value->id]];
-    const PlanNode *v = fuse_find_in(k, r->value);
-    return in_place_allowed(f, k, v, r->kind == RESULT_PARAM ? OP_PARAM : OP_STATE, r->decl);
+    const PlanKernel *k = &f->plan->kernels.at[f->plan->kernel_of[landing->id]];
+    return in_place_allowed(f, k, fuse_find_in(k, landing), r->kind == RESULT_PARAM ? OP_PARAM : OP_STATE, r->decl);
 }
 
 /* In the arena; of a joined concatenation, all that lies in it. */
@@ -586,7 +570,7 @@ Plan *pass_fuse(PassContext *c, Graph *g) {
     /* Updates that cannot go in place are computed aside and copied over; then all can. */
     bool again = false;
     for (int i = 0; i < g->results.n; i++)
-        if (!result_in_place(&f, &g->results.at[i])) {
+        if (!result_in_place(&f, &g->results.at[i], f.landing[i])) {
             g->results.at[i].value = append_copy(g, g->results.at[i].value);
             tally(&f, FUSION_update_aside);
             again = true;

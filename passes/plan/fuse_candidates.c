@@ -133,22 +133,35 @@ bool fuse_is_copy(const Fuse *f, const Node *n) {
 
 int fuse_users(const Uses *u, const Node *n) { return u->first[n->id + 1] - u->first[n->id]; }
 
-/* What is reshaped only to leave is computed where it leaves: the memory is the same. */
-static Node *before_reshape(const Result *r, const Uses *uses, const int *homes) {
-    Node *v = r->value;
-    if (r->kind != RESULT_OUTPUT && r->kind != RESULT_GRAD) return v;
-    while (v->op == OP_RESHAPE && fuse_users(uses, v) == (v != r->value) && homes[v->id] == (v == r->value) &&
-           shape_is_fixed(*v->shape))
-        v = v->in[0];
-    const bool alone = fuse_users(uses, v) == 1 && homes[v->id] == 0 && shape_is_fixed(*v->shape);
-    return alone && !op_is_memory(v->op) ? v : r->value;
+/* Others than results may lie in a concatenation, or be one, that is joined in memory (fuse_parts.c). */
+bool fuse_may_be_joined(const Uses *uses, const Node *v) {
+    bool joined = v->op == OP_CONCAT;
+    for (int u = uses->first[v->id]; u < uses->first[v->id + 1]; u++) joined |= uses->user[u]->op == OP_CONCAT;
+    return joined;
 }
 
-static void find_landings(Fuse *f, const Graph *g, const Uses *uses) {
+/* What is reshaped to leave is computed where it leaves: the memory is the same.  Others may read a parameter's or a state's new value
+ * there; an output or a gradient is the caller's alone. */
+static Node *before_reshape(const Fuse *f, const Result *r, const int *homes) {
+    const bool ours = r->kind == RESULT_PARAM || r->kind == RESULT_STATE;
+    const Uses *uses = &f->uses;
+    Node *v = r->value;
+    while (v->op == OP_RESHAPE && fuse_users(uses, v) == (v != r->value) && homes[v->id] == (v == r->value) &&
+           shape_is_fixed(*v->shape) && !(ours && shape_same(v->shape, v->in[0]->shape))) /* that is a copy */
+        v = v->in[0];
+    const bool same_calls = !f->wanted || f->wanted[v->id] == f->wanted[r->value->id];
+    const bool alone = ours ? same_calls && !fuse_may_be_joined(uses, v) : fuse_users(uses, v) == 1;
+    return alone && homes[v->id] == 0 && shape_is_fixed(*v->shape) && !op_is_memory(v->op) ? v : r->value;
+}
+
+static void find_landings(Fuse *f, const Graph *g) {
     int *homes = ARENA_ARRAY(f->arena, int, f->n);
     f->landing = ARENA_ARRAY(f->arena, Node *, g->results.n + 1);
     for (int i = 0; i < g->results.n; i++) homes[g->results.at[i].value->id]++;
-    for (int i = 0; i < g->results.n; i++) f->landing[i] = f->shared[i] ? f->shared[i] : before_reshape(&g->results.at[i], uses, homes);
+    for (int i = 0; i < g->results.n; i++) {
+        f->landing[i] = f->shared[i] ? f->shared[i] : before_reshape(f, &g->results.at[i], homes);
+        homes[f->landing[i]->id]++; /* of several results that are one value the others are reshaped as they leave */
+    }
 }
 
 /* Where products that nothing else reads are added: the sum is one value of their kernel. */
@@ -322,7 +335,7 @@ static bool is_one_of_many(const Node *n, const Cone *c, const Uses *uses) {
 
 void fuse_candidates(Fuse *f, const Graph *g) {
     const Uses uses = f->uses = graph_uses(f->arena, g);
-    find_landings(f, g, &uses);
+    find_landings(f, g);
     bool *reread = fuse_rereads(f->arena, g, &uses);
     Repeats *repeats = find_repeats(f->arena, g, &uses);
     Cone *cone = ARENA_ARRAY(f->arena, Cone, f->n);

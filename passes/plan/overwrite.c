@@ -7,8 +7,8 @@
  * Needs: homes and strides.  Keeps: what is computed.  Gives: PlanBuffer.within of a value that lies where another one was.  The
  * kernel reads the old value only at the element that it writes, as for a parameter that is updated in place; both have one shape
  * and layout; no kernel after it, in one order that all edges allow, reads the old value.  kernel_graph makes the others run before. */
-#include "passes/algebra/access.h"
 #include "passes/pass.h"
+#include "passes/plan/in_place.h"
 #include "passes/plan/kernel_graph.h"
 #include <string.h>
 
@@ -42,9 +42,9 @@ static bool same_layout(const Overwrite *o, const Node *x, const Node *v) {
            memcmp(a->stride, b->stride, sizeof *a->stride * (size_t)x->shape->rank) == 0;
 }
 
-static AccessList reads_of(const Overwrite *o, const PlanNode *pn) {
+static AccessList reads_of(const Overwrite *o, const PlanKernel *k, const PlanNode *pn) {
     AccessList l = {0};
-    if (pn->part == PART_SLICES) access_collect_value(o->arena, o->candidate, pn->node->in[0]->in[0], &l);
+    if (in_place_sums_rows(k, pn)) access_collect_value(o->arena, o->candidate, pn->node->in[0]->in[0], &l);
     else access_collect(o->arena, o->candidate, pn->node, &l);
     return l;
 }
@@ -53,15 +53,11 @@ static AccessList reads_of(const Overwrite *o, const PlanNode *pn) {
 static bool at_element(const Overwrite *o, const PlanKernel *k, const Node *x, const PlanNode *v) {
     for (int i = 0; i < k->nodes.n; i++) {
         const PlanNode *pn = &k->nodes.at[i];
-        const AccessList reads = reads_of(o, pn);
-        const bool reduces = op_info[pn->node->op].cls == CLASS_REDUCE && pn->part != PART_SLICES;
+        const AccessList reads = reads_of(o, k, pn);
         for (int j = 0; j < reads.n; j++) {
             const Access *a = &reads.at[j];
-            if (a->node == x && pn->node->op == OP_CONTRACT && !node_is_view(pn->node)) return false;
-            for (int d = 0; a->node == x && d < x->shape->rank; d++) {
-                const int at = a->axis[d] >= 0 && !reduces ? pn->axis[a->axis[d]] : a->axis[d];
-                if (at != v->axis[d]) return false;
-            }
+            if (a->node != x) continue;
+            if ((pn->node->op == OP_CONTRACT && !node_is_view(pn->node)) || !in_place_at(k, pn, a, v)) return false;
         }
     }
     return true;

@@ -233,13 +233,19 @@ static void check_kernel(Check *c, int at) {
     release(c, at);
 }
 
+/* What is written to the result's home: a reshape of it is the same memory. */
+static const Node *landing(const Plan *p, const Result *r) {
+    const Node *v = r->value;
+    while (p->buffer[v->id].home == HOME_NONE && v->op == OP_RESHAPE) v = v->in[0];
+    return v;
+}
+
 static void check_results(Check *c) {
     static const Home home[] = {
         [RESULT_GRAD] = HOME_GRAD, [RESULT_PARAM] = HOME_PARAM, [RESULT_STATE] = HOME_STATE};
     for (int i = 0; i < c->p->graph->results.n; i++) {
         const Result *r = &c->p->graph->results.at[i];
-        const Node *v = r->value;
-        while (c->p->buffer[v->id].home == HOME_NONE && v->op == OP_RESHAPE) v = v->in[0]; /* the same memory */
+        const Node *v = landing(c->p, r);
         const PlanBuffer *b = &c->p->buffer[v->id];
         const bool at_home = r->kind == RESULT_OUTPUT ? plan_output(b) == r->decl
                                                       : b->home == home[r->kind] && b->decl == r->decl;
@@ -256,7 +262,7 @@ static void check_wanted(Check *c) {
     const uint64_t *of = plan_wanted_by_result(c->arena, g), *kernel = plan_wanted_by_kernel(c->arena, p, p->order);
     for (int i = 0; i < g->results.n; i++) {
         const Result *r = &g->results.at[i];
-        const int writer = p->buffer[r->value->id].writer;
+        const int writer = p->buffer[landing(p, r)->id].writer;
         if (r->kind != RESULT_PARAM && r->kind != RESULT_STATE) continue;
         if (writer < 0 || kernel[writer] != of[i]) FAIL(c, "result %d is written by calls that do not want it", i);
     }

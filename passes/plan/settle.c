@@ -2,7 +2,7 @@
  *
  * Needs the kernels and homes of `fuse`, before `layout`.  Two updates may each wait for the other's old
  * value (a <- b, b <- a).  The first of such kernels then writes to the arena, and an appended copy kernel
- * (one RESHAPE to the same shape) moves the value home after everyone has read the old one. */
+ * (one RESHAPE) moves the value home after everyone has read the old one. */
 #include "passes/pass.h"
 #include "passes/plan/kernel_graph.h"
 #include <string.h>
@@ -23,10 +23,10 @@ static void grow_by_node(Plan *p) {
     p->kernel_of = kernel_of;
 }
 
-/* A kernel that computes the identity of `value` into `home`; returns the new node. */
-static Node *add_copy(Plan *p, Node *value, Home home, int decl) {
+/* A kernel that copies `value` into `home`, as a tensor of that shape; returns the new node. */
+static Node *add_copy(Plan *p, Node *value, Shape shape, Home home, int decl) {
     grow_by_node(p);
-    Node *n = graph_node(p->graph, OP_RESHAPE, 1, &value, NULL, value->dtype, *value->shape);
+    Node *n = graph_node(p->graph, OP_RESHAPE, 1, &value, NULL, value->dtype, shape);
     n->phase = value->phase;
     n->loc = value->loc;
     PlanNode pn = {.node = n, .stored = true};
@@ -46,10 +46,9 @@ static void relocate(Plan *p, Node *value) {
     PlanBuffer b = p->buffer[value->id];
     ResultKind kind = b.home == HOME_PARAM ? RESULT_PARAM : RESULT_STATE;
     p->buffer[value->id].home = HOME_ARENA;
-    Node *copy = add_copy(p, value, b.home, b.decl);
     for (int i = 0; i < p->graph->results.n; i++) {
         Result *r = &p->graph->results.at[i];
-        if (r->value == value && r->kind == kind && r->decl == b.decl) r->value = copy;
+        if (r->kind == kind && r->decl == b.decl) r->value = add_copy(p, value, *r->value->shape, b.home, b.decl);
     }
 }
 
