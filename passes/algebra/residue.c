@@ -70,7 +70,7 @@ static void insert_loop(Affine *e, int at) {
 }
 
 /* p = D*p' + u - k and n = D*n' + v in e. */
-static bool substitute(const Residue *x, Affine *e, bool quotient) {
+static bool substitute(const Residue *x, Affine *e) {
     const int64_t limit = (int64_t)1 << AFFINE_LIMIT_BITS;
     int u = x->out + 1, n = x->sum + 1;
     insert_loop(e, u);
@@ -80,7 +80,7 @@ static bool substitute(const Residue *x, Affine *e, bool quotient) {
     e->coef[x->out] = on_p * x->divisor;
     e->coef[u] = on_p + (x->mirrored ? -on_n : on_n);
     e->coef[n] = on_n * x->divisor;
-    if (quotient) affine_reduce(e);
+    affine_reduce(e);
     return llabs(e->c) <= limit;
 }
 
@@ -89,9 +89,9 @@ static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 static bool substitute_all(const Residue *x, Contract *c, Node *const *in) {
     for (int k = 0; k < c->n_operands; k++)
         for (int d = 0; d < in[k]->shape->rank; d++)
-            if (!substitute(x, &c->map[k][d], true)) return false;
+            if (!substitute(x, &c->map[k][d])) return false;
     for (int i = 0; i < c->n_guards; i++)
-        if (!substitute(x, &c->guard[i].e, c->guard[i].kind == GUARD_RANGE)) return false;
+        if (!substitute(x, &c->guard[i].e)) return false;
     memmove(&c->extent[x->out + 2], &c->extent[x->out + 1], sizeof(Dim) * (size_t)(c->n_loops - 1 - x->out));
     c->extent[x->sum + 1] = dim_fixed(ceil_div(c->extent[x->sum + 1].bound, x->divisor));
     c->extent[x->out] = dim_fixed(ceil_div(c->extent[x->out].bound + x->shift, x->divisor));
@@ -144,21 +144,21 @@ static int single_loop(const Contract *c, const Affine *e, int64_t *part, int64_
     return c->extent[loop].bound > *first ? loop : -1;
 }
 
-static bool thin(Affine *e, int loop, int64_t divisor, int64_t first, bool quotient) {
+static bool thin(Affine *e, int loop, int64_t divisor, int64_t first) {
     const int64_t limit = (int64_t)1 << AFFINE_LIMIT_BITS, on = e->coef[loop];
     if (llabs(on) > limit / divisor / 2) return false;
     e->c += on * first;
     e->coef[loop] = on * divisor;
-    if (quotient) affine_reduce(e);
+    affine_reduce(e);
     return llabs(e->c) <= limit;
 }
 
 static bool thin_all(Contract *c, Node *const *in, int loop, int64_t divisor, int64_t first) {
     for (int k = 0; k < c->n_operands; k++)
         for (int d = 0; d < in[k]->shape->rank; d++)
-            if (!thin(&c->map[k][d], loop, divisor, first, true)) return false;
+            if (!thin(&c->map[k][d], loop, divisor, first)) return false;
     for (int i = 0; i < c->n_guards; i++)
-        if (!thin(&c->guard[i].e, loop, divisor, first, c->guard[i].kind == GUARD_RANGE)) return false;
+        if (!thin(&c->guard[i].e, loop, divisor, first)) return false;
     c->extent[loop] = dim_fixed(ceil_div(c->extent[loop].bound - first, divisor));
     return true;
 }
@@ -229,7 +229,7 @@ static bool find_apart(const Contract *c, const Affine *e, Dim reads, Apart *x) 
 }
 
 /* n becomes a result's loop behind q, which takes the place of p. */
-static bool read_apart(const Apart *x, Affine *e, bool quotient) {
+static bool read_apart(const Apart *x, Affine *e) {
     const int64_t limit = (int64_t)1 << AFFINE_LIMIT_BITS, on_p = e->coef[x->out], on_n = e->coef[x->sum];
     if (llabs(on_p) > limit / (llabs(x->shift) + x->divisor + 1) || llabs(on_n) > limit / (x->taps + 1)) return false;
     memmove(&e->coef[x->sum], &e->coef[x->sum + 1], sizeof(int64_t) * (size_t)(MAX_LOOPS - 1 - x->sum));
@@ -238,7 +238,7 @@ static bool read_apart(const Apart *x, Affine *e, bool quotient) {
     e->c += on_p * x->shift + (x->n_mirrored ? on_n * (x->taps - 1) : 0);
     e->coef[x->out] = on_p * x->divisor;
     e->coef[x->out + 1] = on_p * x->step + (x->n_mirrored ? -on_n : on_n);
-    if (quotient) affine_reduce(e);
+    affine_reduce(e);
     return llabs(e->c) <= limit;
 }
 
@@ -286,9 +286,9 @@ static Node *keep_columns(Rewriter *r, const Node *n, const Affine *e, Dim reads
     if (old->n_guards) memcpy(c.guard, old->guard, sizeof(Guard) * (size_t)old->n_guards);
     for (int k = 0; k < c.n_operands; k++)
         for (int d = 0; d < n->in[k]->shape->rank; d++)
-            if (!read_apart(&x, &c.map[k][d], true)) return NULL;
+            if (!read_apart(&x, &c.map[k][d])) return NULL;
     for (int i = 0; i < c.n_guards; i++)
-        if (!read_apart(&x, &c.guard[i].e, c.guard[i].kind == GUARD_RANGE)) return NULL;
+        if (!read_apart(&x, &c.guard[i].e)) return NULL;
     for (int l = x.sum; l > x.out + 1; l--) c.extent[l] = c.extent[l - 1];
     c.extent[x.out] = dim_fixed(x.reads);
     c.extent[x.out + 1] = dim_fixed(x.taps);

@@ -39,14 +39,14 @@ static Affine solved(const Affine *e, int p) {
 }
 
 /* e with `p` for the loop; false past the limit. */
-static bool substitute(Affine *e, const Exchange *x, bool quotient) {
+static bool substitute(Affine *e, const Exchange *x) {
     const int64_t on = e->coef[x->loop], limit = (int64_t)1 << (62 - AFFINE_LIMIT_BITS);
     if (on == 0) return true;
     if (llabs(on) >= limit) return false;
     e->coef[x->loop] = 0;
     e->c += on * x->p.c;
     for (int l = 0; l < MAX_LOOPS; l++) e->coef[l] += on * x->p.coef[l];
-    if (quotient) affine_reduce(e);
+    affine_reduce(e);
     return within_limit(e);
 }
 
@@ -60,9 +60,9 @@ static Node *exchange(Rewriter *r, const Node *n, const Exchange *x) {
     c.extent[x->loop] = x->extent;
     for (int k = 0; k < c.n_operands; k++)
         for (int d = 0; d < n->in[k]->shape->rank; d++)
-            if (!substitute(&c.map[k][d], x, true)) return NULL;
+            if (!substitute(&c.map[k][d], x)) return NULL;
     for (int i = 0; i < c.n_guards; i++)
-        if (!substitute(&c.guard[i].e, x, c.guard[i].kind == GUARD_RANGE)) return NULL;
+        if (!substitute(&c.guard[i].e, x)) return NULL;
     const bool holds = guard_always_holds(&c, &in_range);
     if (old->map[x->operand][x->dim].divisor == 1 && !holds) return NULL;
     if (!holds && !loop_read_whole(old, n->in, x->loop)) c.guard[c.n_guards++] = in_range;
