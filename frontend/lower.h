@@ -169,7 +169,6 @@ Value lower_results(Lower *L, const Expr *e);             /* may be a TUPLE, whi
 bool lower_condition(Lower *L, const Expr *e, bool *out); /* a constant boolean; false: reported */
 
 /* ---- what scans and repeats emit (lower_emit.c): values of each round, side by side along a new axis ---------- */
-typedef VEC(Node *) NodeList;
 struct Emission {
     const Stmt *s; /* bound to as many names as there are values */
     const char *what;

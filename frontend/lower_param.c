@@ -5,14 +5,14 @@
 
 /* ---- initial values ----------------------------------------------------------------------------- */
 
-typedef struct Init {
+typedef struct ParamInit {
     Shape shape;
     double arg[2];
     ParamRef *param;
-} Init;
+} ParamInit;
 
 /* Uniform in [0, 1); the stream becomes the parameter's index once that is known. */
-static Node *init_uniform(Lower *L, Init *init, Shape s) {
+static Node *init_uniform(Lower *L, ParamInit *init, Shape s) {
     if (!L->seed) L->seed = t_node(L, OP_SEED, 0, NULL, &(Attr){.dtype = DT_I32}, DT_I32, shape_scalar());
     Node *in[2] = {L->seed, t_const(L, DT_I32, shape_scalar(), 0)};
     Node *u = t_node(L, OP_RANDOM, 2, in, &(Attr){.dtype = DT_F32}, DT_F32, s);
@@ -22,7 +22,7 @@ static Node *init_uniform(Lower *L, Init *init, Shape s) {
 
 static Node *scaled(Lower *L, Node *x, double k) { return t_binary(L, OP_MUL, x, t_const(L, DT_F32, *x->shape, k)); }
 
-static Node *make_range(Lower *L, Init *init, double lo, double hi) {
+static Node *make_range(Lower *L, ParamInit *init, double lo, double hi) {
     Node *u = scaled(L, init_uniform(L, init, init->shape), hi - lo);
     return t_binary(L, OP_ADD, u, t_const(L, DT_F32, *u->shape, lo));
 }
@@ -35,7 +35,7 @@ static Node *row(Lower *L, Node *pair, int64_t n, int64_t i) {
 }
 
 /* Box and Muller: sqrt(-2 log(1 - u)) cos(2 pi v) of two uniforms; 1 - u is never 0. */
-static Node *make_normal(Lower *L, Init *init, double std) {
+static Node *make_normal(Lower *L, ParamInit *init, double std) {
     int64_t n = shape_elements(init->shape);
     Node *pair = init_uniform(L, init, shape_fixed(2, (int64_t[]){2, n}));
     Node *u = row(L, pair, n, 0), *v = row(L, pair, n, 1);
@@ -60,15 +60,15 @@ static double fan_out(Shape s) {
     return n > 0 ? n : 1;
 }
 
-static Node *init_zeros(Lower *L, Init *i) { return t_const(L, DT_F32, i->shape, 0); }
-static Node *init_ones(Lower *L, Init *i) { return t_const(L, DT_F32, i->shape, 1); }
-static Node *init_constant(Lower *L, Init *i) { return t_const(L, DT_F32, i->shape, i->arg[0]); }
-static Node *init_normal(Lower *L, Init *i) { return make_normal(L, i, i->arg[0]); }
-static Node *init_range(Lower *L, Init *i) { return make_range(L, i, i->arg[0], i->arg[1]); }
+static Node *init_zeros(Lower *L, ParamInit *i) { return t_const(L, DT_F32, i->shape, 0); }
+static Node *init_ones(Lower *L, ParamInit *i) { return t_const(L, DT_F32, i->shape, 1); }
+static Node *init_constant(Lower *L, ParamInit *i) { return t_const(L, DT_F32, i->shape, i->arg[0]); }
+static Node *init_normal(Lower *L, ParamInit *i) { return make_normal(L, i, i->arg[0]); }
+static Node *init_range(Lower *L, ParamInit *i) { return make_range(L, i, i->arg[0], i->arg[1]); }
 /* He et al., 2015, eq. 10 */
-static Node *init_kaiming(Lower *L, Init *i) { return make_normal(L, i, sqrt(2 / fan_in(i->shape))); }
+static Node *init_kaiming(Lower *L, ParamInit *i) { return make_normal(L, i, sqrt(2 / fan_in(i->shape))); }
 /* Glorot and Bengio, 2010, eq. 16 */
-static Node *init_xavier(Lower *L, Init *i) {
+static Node *init_xavier(Lower *L, ParamInit *i) {
     double a = sqrt(6 / (fan_in(i->shape) + fan_out(i->shape)));
     return make_range(L, i, -a, a);
 }
@@ -78,7 +78,7 @@ static const struct InitKind {
     int n_args;
     const char *arg[2];
     double standard[2]; /* defaults; NAN: must be given */
-    Node *(*make)(Lower *L, Init *i);
+    Node *(*make)(Lower *L, ParamInit *i);
 } init_kinds[] = {
     {"zeros", 0, {0}, {0}, init_zeros},
     {"ones", 0, {0}, {0}, init_ones},
@@ -110,7 +110,7 @@ static int init_arg_index(const struct InitKind *k, const Arg *a, int position) 
     return a->name.text || position >= k->n_args ? -1 : position;
 }
 
-static bool init_args(Lower *L, const Expr *e, const struct InitKind *k, Init *init) {
+static bool init_args(Lower *L, const Expr *e, const struct InitKind *k, ParamInit *init) {
     init->arg[0] = k->standard[0], init->arg[1] = k->standard[1];
     for (int i = 0; i < e->args.n; i++) {
         int at = init_arg_index(k, &e->args.at[i], i);
@@ -137,7 +137,7 @@ static bool init_args(Lower *L, const Expr *e, const struct InitKind *k, Init *i
 }
 
 /* Of a distribution: the ends are in order, and the standard deviation is not negative. */
-static bool init_in_range(Lower *L, const Expr *e, const struct InitKind *k, const Init *init) {
+static bool init_in_range(Lower *L, const Expr *e, const struct InitKind *k, const ParamInit *init) {
     if (k->make == init_range && !(init->arg[0] <= init->arg[1])) {
         lower_fail(L, E0202, e->loc, "write the lower end first", "'uniform' from %g to %g has no values", init->arg[0],
                    init->arg[1]);
@@ -190,7 +190,7 @@ Value lower_param(Lower *L, const Expr *e, const char *name) {
     if (!owns_paths(L, e->loc, "a parameter")) return val_poison();
     if (e->as.text) name = e->as.text;
     if (!name) return lower_fail(L, E0301, e->loc, "write (param [..] init .. as NAME)", "this parameter has no name");
-    Init init = {0};
+    ParamInit init = {0};
     const struct InitKind *kind = find_kind(L, e);
     if (!kind || !init_args(L, e, kind, &init) || !init_in_range(L, e, kind, &init)) return val_poison();
     if (!lower_shape_list(L, &e->list, &init.shape) || !check_shape(L, init.shape, e->loc)) return val_poison();

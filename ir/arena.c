@@ -8,13 +8,13 @@
 
 enum { ALIGNMENT = 16, FIRST_BLOCK = 1 << 16, LARGEST_BLOCK = 1 << 22 };
 
-typedef struct Block {
-    struct Block *next;
+typedef struct ArenaBlock {
+    struct ArenaBlock *next;
     size_t size; /* bytes of payload, which follows at the next aligned address */
-} Block;
+} ArenaBlock;
 
 struct Arena {
-    Block *blocks; /* the one in use first */
+    ArenaBlock *blocks; /* the one in use first */
     char *at;      /* next free byte of it */
     size_t left;
     size_t handed_out;
@@ -28,10 +28,10 @@ static size_t round_up(size_t n) {
     return (n + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1);
 }
 
-static char *payload(Block *b) { return (char *)b + round_up(sizeof *b); }
+static char *payload(ArenaBlock *b) { return (char *)b + round_up(sizeof *b); }
 
-static Block *block_new(size_t bytes) {
-    Block *b = memory_zeroed(1, round_up(sizeof *b) + bytes);
+static ArenaBlock *block_new(size_t bytes) {
+    ArenaBlock *b = memory_zeroed(1, round_up(sizeof *b) + bytes);
     b->size = bytes;
     return b;
 }
@@ -56,7 +56,7 @@ void arena_free(Arena *a) {
     while (a->children) arena_free(a->children);
     if (a->link) *a->link = a->next;
     if (a->next) a->next->link = a->link;
-    for (Block *b = a->blocks, *next; b; b = next) {
+    for (ArenaBlock *b = a->blocks, *next; b; b = next) {
         next = b->next;
         free(b);
     }
@@ -65,7 +65,7 @@ void arena_free(Arena *a) {
 
 /* A block of its own, kept behind the one in use so that its free rest is not lost. */
 static void *alloc_alone(Arena *a, size_t bytes) {
-    Block *b = block_new(bytes);
+    ArenaBlock *b = block_new(bytes);
     if (a->blocks) {
         b->next = a->blocks->next;
         a->blocks->next = b;
@@ -82,7 +82,7 @@ static void *alloc_from_block(Arena *a, size_t bytes) {
     bytes = round_up(bytes);
     if (bytes > a->left) {
         if (bytes > a->next_block / 4) return alloc_alone(a, bytes);
-        Block *b = block_new(a->next_block);
+        ArenaBlock *b = block_new(a->next_block);
         b->next = a->blocks;
         a->blocks = b;
         a->at = payload(b);

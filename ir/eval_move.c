@@ -6,13 +6,13 @@
 /* ---- reads: out[i] = in[start + step * i] --------------------------------------------------- */
 
 /* Per output dim: the input dim it walks along (-1: none), from where, in which steps. */
-typedef struct View {
+typedef struct MoveView {
     int dim[MAX_RANK];
     int64_t start[MAX_RANK], step[MAX_RANK];
-} View;
+} MoveView;
 
 /* Where the reads of output dim d, index i, stand in the input; false: outside. */
-static bool read_at(const EvalNode *e, const View *v, const int64_t *stride, int d, int64_t i, int64_t *at) {
+static bool read_at(const EvalNode *e, const MoveView *v, const int64_t *stride, int d, int64_t i, int64_t *at) {
     if (v->dim[d] < 0) return true;
     const int64_t x = v->start[d] + v->step[d] * i;
     *at += x * stride[v->dim[d]];
@@ -20,7 +20,7 @@ static bool read_at(const EvalNode *e, const View *v, const int64_t *stride, int
 }
 
 /* Reads outside the input give `outside`.  Row by row: the dims but the last are looked at once for each row. */
-static void read_view(EvalNode *e, const View *v, double outside) {
+static void read_view(EvalNode *e, const MoveView *v, double outside) {
     const double *in = e->in[0]->data;
     const int last = e->out->rank - 1;
     const int64_t n = tensor_elements(e->out), width = last < 0 ? 1 : e->out->dim[last];
@@ -41,8 +41,8 @@ static void read_view(EvalNode *e, const View *v, double outside) {
     }
 }
 
-static View identity_view(int rank) {
-    View v = {0};
+static MoveView identity_view(int rank) {
+    MoveView v = {0};
     for (int d = 0; d < rank; d++) {
         v.dim[d] = d;
         v.start[d] = 0;
@@ -61,20 +61,20 @@ static void eval_reshape(EvalNode *e) {
 }
 
 static void eval_transpose(EvalNode *e) {
-    View v = identity_view(e->out->rank);
+    MoveView v = identity_view(e->out->rank);
     for (int d = 0; d < e->out->rank; d++) v.dim[d] = e->node->attr->axes[d];
     read_view(e, &v, 0);
 }
 
 static void eval_broadcast(EvalNode *e) {
-    View v = identity_view(e->out->rank);
+    MoveView v = identity_view(e->out->rank);
     for (int d = 0; d < e->out->rank; d++) v.dim[d] = -1;
     for (int d = 0; d < e->in[0]->rank; d++) v.dim[e->node->attr->axes[d]] = d;
     read_view(e, &v, 0);
 }
 
 static void eval_slice(EvalNode *e) {
-    View v = identity_view(e->out->rank);
+    MoveView v = identity_view(e->out->rank);
     for (int d = 0; d < e->out->rank; d++) {
         v.start[d] = dim_at(e->node->attr->lo[d], e->env->syms);
         v.step[d] = e->node->attr->step[d];
@@ -83,13 +83,13 @@ static void eval_slice(EvalNode *e) {
 }
 
 static void eval_pad(EvalNode *e) {
-    View v = identity_view(e->out->rank);
+    MoveView v = identity_view(e->out->rank);
     for (int d = 0; d < e->out->rank; d++) v.start[d] = -e->node->attr->lo[d].bound;
     read_view(e, &v, e->node->attr->value);
 }
 
 static void eval_slice_at(EvalNode *e) {
-    View v = identity_view(e->out->rank);
+    MoveView v = identity_view(e->out->rank);
     v.start[0] = (int64_t)e->in[1]->data[0];
     read_view(e, &v, 0);
 }

@@ -89,6 +89,7 @@ struct Node { /* one line of the cache: walks over the graphs of deep models wai
     const Shape *shape; /* likewise */
     SrcLoc loc;
 };
+typedef VEC(Node *) NodeList;
 
 /* ---- model-level declarations: the same for all entries ---------------------------------- */
 typedef struct TensorDecl {

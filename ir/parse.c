@@ -56,8 +56,6 @@ static void parse_hyper(Parse *p, const char *name) {
 
 /* ---- nodes ------------------------------------------------------------------------------------------------------- */
 
-typedef VEC(Node *) NodeList;
-
 static Node *parse_value(Parse *p) {
     Token t = p->lex.token;
     graph_lexer_expect(&p->lex, TOKEN_VALUE, "a value");

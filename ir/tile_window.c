@@ -9,13 +9,13 @@
 
 enum { MAX_STEP = 8, MAX_PIXELS = 1024, LEAST_RANK = 3 };
 
-typedef struct View {
+typedef struct WindowView {
     Kernel *k;
     const Inst *load;
     const Buffer *b;
     int minor, pixel, panel; /* axes; elements */
     int64_t inner;           /* pixels of the dimensions inside the one at hand */
-} View;
+} WindowView;
 
 static bool mentions(const Kernel *k, const Index *x, int axis) {
     TileType t = {0};
@@ -45,7 +45,7 @@ static bool is_quotient(const Index *x, int axis, int64_t inner) {
     return is_axis(x->term[0].atom.num, axis) && index_is_const(x->term[0].atom.den, &by) && by == inner;
 }
 
-static bool read_digit(const View *v, const Term *t, Subscript *s) {
+static bool read_digit(const WindowView *v, const Term *t, Subscript *s) {
     const Index *alone = index_make(v->k->arena, 0, 1, &(Term){1, t->atom});
     if (s->digit) return false;
     s->step = t->coef;
@@ -57,7 +57,7 @@ static bool read_digit(const View *v, const Term *t, Subscript *s) {
     return is_quotient(alone, v->pixel, v->inner);
 }
 
-static bool read_subscript(const View *v, const Index *x, Subscript *s) {
+static bool read_subscript(const WindowView *v, const Index *x, Subscript *s) {
     const Index *none = index_const(v->k->arena, 0);
     *s = (Subscript){.step = 1, .count = 1, .rest = index_const(v->k->arena, x->c)};
     for (int i = 0; i < x->n; i++) {
@@ -73,7 +73,7 @@ static bool read_subscript(const View *v, const Index *x, Subscript *s) {
 
 /* ---- dimensions ------------------------------------------------------------------------------------------------ */
 /* The same for all of a panel: nothing else of the tile moves it. */
-static bool is_tap(const View *v, const Index *x) {
+static bool is_tap(const WindowView *v, const Index *x) {
     int64_t slope;
     for (int a = 0; a < v->k->axes.n; a++)
         if (a != v->minor && v->k->axes.at[a].step > 1 && mentions(v->k, x, a)) return false;
@@ -87,7 +87,7 @@ static bool corners_fit(const MapWindow *w, int64_t taps, int rank) {
            taps < reach[rank];
 }
 
-static const char *add_window(View *v, int d, TensorMap *m) {
+static const char *add_window(WindowView *v, int d, TensorMap *m) {
     const Dim extent = v->b->dim[d];
     const Index *x = v->load->index[d];
     int64_t lo, hi;
@@ -113,7 +113,7 @@ static bool is_times(Dim x, Dim y, int64_t by) {
 }
 
 /* Images follow one another; where pixels are summed those past the last have to be 0, as past the last image they are. */
-static const char *add_images(View *v, TensorMap *m) {
+static const char *add_images(WindowView *v, TensorMap *m) {
     const Axis *pixels = &v->k->axes.at[v->pixel];
     const int last = v->b->rank - 1;
     int64_t first = -1;
@@ -128,7 +128,7 @@ static const char *add_images(View *v, TensorMap *m) {
     return NULL;
 }
 
-static const char *add_channels(const View *v, TensorMap *m) {
+static const char *add_channels(const WindowView *v, TensorMap *m) {
     const int last = v->b->rank - 1;
     const Index *x = v->load->index[last];
     int64_t slope;
@@ -143,14 +143,14 @@ static const char *add_channels(const View *v, TensorMap *m) {
 }
 
 /* ---- the mask ---------------------------------------------------------------------------------------------------- */
-static bool is_number(const View *v, int value, Dim d) {
+static bool is_number(const WindowView *v, int value, Dim d) {
     const Inst *i = block_definition(&v->k->body, value);
     if (i && i->kind == TI_CONST) return dim_is_fixed(d) && i->value == (double)d.bound;
     return i && i->kind == TI_INDEX && index_equal(i->index[0], index_extent(v->k, d));
 }
 
 /* Only that subscripts lie in their extents: what the copy engine looks at itself. */
-static bool asks_for_range(const View *v, int value) {
+static bool asks_for_range(const WindowView *v, int value) {
     const Inst *i = block_definition(&v->k->body, value);
     if (!i || i->kind != TI_ELEMENT) return false;
     if (i->op == OP_AND) return asks_for_range(v, i->in[0]) && asks_for_range(v, i->in[1]);
@@ -174,7 +174,7 @@ typedef struct Ranges {
     Range at[FUSEC_MAP_RANK];
 } Ranges;
 
-static void collect_ranges(const View *v, int value, Ranges *r) {
+static void collect_ranges(const WindowView *v, int value, Ranges *r) {
     const Inst *i = block_definition(&v->k->body, value);
     if (!i || i->kind != TI_ELEMENT || i->n_in != 2) return;
     const Inst *left = block_definition(&v->k->body, i->in[0]), *right = block_definition(&v->k->body, i->in[1]);
@@ -197,7 +197,7 @@ static bool divided(Dim d, int64_t by, Dim *out) {
 }
 
 /* Rows [pixel, channel] as [image, .., channel]: the mask has the subscripts between, and the row is what they make. */
-static bool unfold(View *v) {
+static bool unfold(WindowView *v) {
     Ranges r = {0};
     if (v->b->rank != 2 || !v->load->n_in) return false;
     collect_ranges(v, v->load->in[0], &r);
@@ -208,7 +208,7 @@ static bool unfold(View *v) {
     const Index **index = ARENA_ARRAY(v->k->arena, const Index *, last + 1), *row = v->load->index[0];
     int64_t pixels = 1, inner = 1;
     for (int d = r.n; d > 0; d--) {
-        const View at = {.k = v->k, .pixel = v->pixel, .inner = inner};
+        const WindowView at = {.k = v->k, .pixel = v->pixel, .inner = inner};
         Subscript s;
         if (!read_subscript(&at, r.at[d - 1].x, &s)) return false;
         index[d] = r.at[d - 1].x;
@@ -251,7 +251,7 @@ static const char *check_strides(const TensorMap *m) {
 }
 
 const char *kernel_window_map(const Kernel *k, const Inst *stage, const Inst *load, TensorMap *out) {
-    View v = {(Kernel *)k, load, &k->buffers.at[load->buffer], stage->minor - 1, pixel_axis(k, stage), 0, 1};
+    WindowView v = {(Kernel *)k, load, &k->buffers.at[load->buffer], stage->minor - 1, pixel_axis(k, stage), 0, 1};
     const bool tile = load->kind == TI_LOAD && v.pixel >= 0 && stage->swizzle;
     if (!tile || ((v.b->rank < LEAST_RANK || v.b->rank > FUSEC_MAP_RANK) && !unfold(&v))) return "it is no image under a window";
     const int row = k->axes.at[v.minor].step, pixels = k->axes.at[v.pixel].step;

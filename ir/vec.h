@@ -22,4 +22,6 @@
 
 void *vec_grow(Arena *a, void *at, int n, int *cap, size_t item);
 
+typedef VEC(int) IntList;
+
 #endif

@@ -145,9 +145,9 @@ static void find_loops(Channelwise *d) {
 }
 
 /* ---- loops ------------------------------------------------------------------------------------------------------- */
-typedef struct Cursor {
+typedef struct ChannelPointers {
     LLVMValueRef x, y, c;
-} Cursor;
+} ChannelPointers;
 
 static LLVMValueRef moved(const Channelwise *d, LLVMValueRef p, LLVMValueRef by, int64_t stride) {
     const Emit *e = d->ke->e;
@@ -155,8 +155,8 @@ static LLVMValueRef moved(const Channelwise *d, LLVMValueRef p, LLVMValueRef by,
     return LLVMBuildGEP2(e->b, e->f32, p, &offset, 1, "");
 }
 
-static Cursor moved_along(const Channelwise *d, Cursor at, int axis, LLVMValueRef by) {
-    return (Cursor){moved(d, at.x, by, channel_x_stride(d, axis)), moved(d, at.y, by, d->y_place.stride[axis]),
+static ChannelPointers moved_along(const Channelwise *d, ChannelPointers at, int axis, LLVMValueRef by) {
+    return (ChannelPointers){moved(d, at.x, by, channel_x_stride(d, axis)), moved(d, at.y, by, d->y_place.stride[axis]),
                     moved(d, at.c, by, d->c_place.stride[axis])};
 }
 
@@ -164,10 +164,10 @@ static Cursor moved_along(const Channelwise *d, Cursor at, int axis, LLVMValueRe
 typedef struct AxisLoop {
     HostCounter counter;
     int axis;
-    Cursor at;
+    ChannelPointers at;
 } AxisLoop;
 
-static AxisLoop axis_open(Channelwise *d, int axis, LLVMValueRef start, LLVMValueRef end, int64_t step, Cursor at) {
+static AxisLoop axis_open(Channelwise *d, int axis, LLVMValueRef start, LLVMValueRef end, int64_t step, ChannelPointers at) {
     KernelEmit *ke = d->ke;
     AxisLoop l = {.axis = axis, .at = at};
     if (axis < 0) return l;
@@ -226,7 +226,7 @@ static void look_ahead(const Channelwise *d, MicroShape *shape) {
 }
 
 /* The sums of `groups` for the block at the cursor, `count` times along `axis`; -1: once. */
-static void multiply_groups(Channelwise *d, const BlockParts *p, Cursor at, int axis, LLVMValueRef count,
+static void multiply_groups(Channelwise *d, const BlockParts *p, ChannelPointers at, int axis, LLVMValueRef count,
                             MicroGroups groups) {
     const Emit *e = d->ke->e;
     MicroShape shape = {.vectors = 1,
@@ -260,18 +260,18 @@ static void multiply_groups(Channelwise *d, const BlockParts *p, Cursor at, int 
 }
 
 /* Rows within the groups are a call each. */
-static void multiply(Channelwise *d, const BlockParts *p, Cursor at, int axis, LLVMValueRef count) {
+static void multiply(Channelwise *d, const BlockParts *p, ChannelPointers at, int axis, LLVMValueRef count) {
     MicroGroups g = {.width = d->width, .depth = d->depth, .count = d->q_summed ? d->depth : 1};
     if (d->q_summed) g.y_step = d->y_place.stride[d->q];
     for (; g.first < d->depth; g.first += g.count) {
-        Cursor here = at;
+        ChannelPointers here = at;
         if (!d->q_summed && d->q >= 0) here.c = moved(d, at.c, emit_i64(d->ke->e, g.first), d->c_place.stride[d->q]);
         multiply_groups(d, p, here, axis, count, g);
     }
 }
 
 /* All sums of a block of C, which begins from zero: a loop over outer taps that are not unrolled. */
-static void sum_fresh(Channelwise *d, BlockParts *p, Cursor at) {
+static void sum_fresh(Channelwise *d, BlockParts *p, ChannelPointers at) {
     const int axis = d->side[OUTER].tap, taps = d->side[OUTER].taps;
     const bool loops = taps < step_of(d, axis);
     const Part outer = {.last = step_of(d, axis) - taps, .size = taps}, inner = {.size = d->side[INNER].taps};
@@ -280,10 +280,10 @@ static void sum_fresh(Channelwise *d, BlockParts *p, Cursor at) {
     multiply(d, p, at, loops ? axis : -1, loops ? lanes_of(d, axis) : emit_i64(d->ke->e, 1));
 }
 
-static void sum_once(Channelwise *d, BlockParts *p, Cursor at) { multiply(d, p, at, -1, emit_i64(d->ke->e, 1)); }
+static void sum_once(Channelwise *d, BlockParts *p, ChannelPointers at) { multiply(d, p, at, -1, emit_i64(d->ke->e, 1)); }
 
 /* One vector, or two, of channels after another, so that memory is walked in its order. */
-static void each_vector(Channelwise *d, BlockParts *p, Cursor at, void (*sum)(Channelwise *, BlockParts *, Cursor)) {
+static void each_vector(Channelwise *d, BlockParts *p, ChannelPointers at, void (*sum)(Channelwise *, BlockParts *, ChannelPointers)) {
     const int lanes = d->wide * d->machine->vector / d->width;
     LLVMValueRef end = d->strip ? emit_i64(d->ke->e, d->strip) : lanes_of(d, d->v);
     AxisLoop v = axis_open(d, d->v, emit_i64(d->ke->e, 0), end, lanes, at);
@@ -291,7 +291,7 @@ static void each_vector(Channelwise *d, BlockParts *p, Cursor at, void (*sum)(Ch
     axis_close(d, &v);
 }
 
-static void sum_side(Channelwise *d, int side, BlockParts *p, Cursor at) {
+static void sum_side(Channelwise *d, int side, BlockParts *p, ChannelPointers at) {
     Part part[MOST_PARTS];
     if (side == SIDES) {
         each_vector(d, p, at, sum_once);
@@ -306,14 +306,14 @@ static void sum_side(Channelwise *d, int side, BlockParts *p, Cursor at) {
     }
 }
 
-static void sum_block(Channelwise *d, BlockParts *p, Cursor at) {
+static void sum_block(Channelwise *d, BlockParts *p, ChannelPointers at) {
     if (d->fresh)
         each_vector(d, p, at, sum_fresh);
     else
         sum_side(d, 0, p, at);
 }
 
-static void multiply_blocks(Channelwise *d, int side, BlockParts *p, Cursor at) {
+static void multiply_blocks(Channelwise *d, int side, BlockParts *p, ChannelPointers at) {
     Part part[MOST_PARTS];
     if (side == SIDES) {
         sum_block(d, p, at);
@@ -329,7 +329,7 @@ static void multiply_blocks(Channelwise *d, int side, BlockParts *p, Cursor at) 
 }
 
 /* Rows, then sums outside the blocks. */
-static void multiply_rows(Channelwise *d, int n, Cursor at) {
+static void multiply_rows(Channelwise *d, int n, ChannelPointers at) {
     BlockParts parts = {0};
     if (n == d->n_rows + d->n_sums) {
         if (d->strip) at.x = channel_stage(d, at.x);
@@ -343,7 +343,7 @@ static void multiply_rows(Channelwise *d, int n, Cursor at) {
 }
 
 /* A strip of channels after another, or all at once. */
-static void multiply_strips(Channelwise *d, Cursor at) {
+static void multiply_strips(Channelwise *d, ChannelPointers at) {
     if (!d->strip) {
         multiply_rows(d, 0, at);
         return;
@@ -471,5 +471,5 @@ void channelwise_emit(const FormPlan *p, const DotResult *to) {
     d.y_place = d.y_stays ? window_in_place(ke, &d.y_window) : pack_y(&d);
     d.c_place = placed_c(&d, p, to);
     if (d.strip) channel_stage_begin(&d);
-    multiply_strips(&d, (Cursor){d.x_place.origin, d.y_place.origin, d.c_place.origin});
+    multiply_strips(&d, (ChannelPointers){d.x_place.origin, d.y_place.origin, d.c_place.origin});
 }

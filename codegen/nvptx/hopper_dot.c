@@ -9,19 +9,19 @@
 enum { MOST_COLUMNS = 256, MOST_REGISTERS = 256, K_BYTES = 32, GROUP_ROWS = 8 };
 
 /* One factor as the instruction sees it. */
-typedef struct Factor {
+typedef struct DescribedFactor {
     const Inst *stage;
     StageLayout layout;
     int side; /* the axis that is not summed: m or n */
     bool k_major;
     LLVMValueRef start; /* i64: descriptor of the warpgroup's part at the first k */
-} Factor;
+} DescribedFactor;
 
 typedef struct Product {
     Simt *s;
     const Inst *i;
     int m, n, k; /* axes */
-    Factor a, b;
+    DescribedFactor a, b;
     int columns;            /* of one instruction */
     int m_blocks, n_blocks; /* instructions per warpgroup and K step */
     LLVMValueRef *acc;      /* by slot of the result */
@@ -45,8 +45,8 @@ static int64_t instruction_columns(const Axis *n) {
         if (all % parts == 0 && all / parts <= MOST_COLUMNS) return all / parts;
 }
 
-static Factor factor(const Product *p, int value, int side) {
-    Factor f = {.stage = p->s->def[value], .side = side};
+static DescribedFactor factor(const Product *p, int value, int side) {
+    DescribedFactor f = {.stage = p->s->def[value], .side = side};
     stage_layout(p->s->k, f.stage, &f.layout);
     f.k_major = f.layout.minor == p->k;
     return f;
@@ -68,7 +68,7 @@ static bool open_product(Simt *s, const Inst *i, Product *p) {
 }
 
 /* ---- descriptors ------------------------------------------------------------------------------------------------- */
-static uint64_t descriptor_bits(const Factor *f) {
+static uint64_t descriptor_bits(const DescribedFactor *f) {
     const uint64_t swizzle = f->layout.swizzle == 128 ? 1 : f->layout.swizzle == 64 ? 2 : 3;
     const uint64_t leading = f->k_major ? 1 : (uint64_t)f->layout.panel_stride * (uint64_t)f->layout.bytes / 16;
     const uint64_t stride = GROUP_ROWS * (uint64_t)f->layout.swizzle / 16;
@@ -76,14 +76,14 @@ static uint64_t descriptor_bits(const Factor *f) {
 }
 
 /* Bytes from the tile's start to element (side, k); both multiples of what one instruction takes. */
-static int64_t place(const Factor *f, int64_t side, int64_t k) {
+static int64_t place(const DescribedFactor *f, int64_t side, int64_t k) {
     const int64_t minor = f->k_major ? k : side, row = f->k_major ? side : k;
     const StageLayout *l = &f->layout;
     return (minor / l->panel * l->panel_stride + minor % l->panel) * l->bytes + row * l->swizzle;
 }
 
 /* Of the first m rows or n columns of this thread's warpgroup. */
-static void open_factor(const Product *p, Factor *f) {
+static void open_factor(const Product *p, DescribedFactor *f) {
     const Emit *e = p->s->e;
     LLVMValueRef at = hopper_tile(p->s, f->stage);
     const int64_t apart = warpgroup_step(axis_of(p, f->side));
@@ -96,7 +96,7 @@ static void open_factor(const Product *p, Factor *f) {
     f->start = LLVMBuildOr(e->b, at, LLVMConstInt(e->i64, descriptor_bits(f), false), "");
 }
 
-static LLVMValueRef descriptor(const Product *p, const Factor *f, int64_t side, int64_t k) {
+static LLVMValueRef descriptor(const Product *p, const DescribedFactor *f, int64_t side, int64_t k) {
     return LLVMBuildAdd(p->s->e->b, f->start, emit_i64(p->s->e, place(f, side, k) / 16), "");
 }
 

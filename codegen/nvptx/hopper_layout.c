@@ -73,7 +73,7 @@ static const char *add_map(const Layer *y, const Inst *i) {
     return l->first[l->n_maps] > FUSEC_MAX_MAPS ? "too many tensor maps" : NULL;
 }
 
-static const char *add_stage(const Layer *y, Ring *r, const Inst *i) {
+static const char *add_stage(const Layer *y, HopperRing *r, const Inst *i) {
     const int at = r->n_stages;
     HopperLayout *l = y->l;
     if (at == HOPPER_RING_STAGES) return "a loop fetches more than six tiles";
@@ -87,7 +87,7 @@ static const char *add_stage(const Layer *y, Ring *r, const Inst *i) {
     return add_map(y, i);
 }
 
-static void add_ring(const Layer *y, Ring ring) {
+static void add_ring(const Layer *y, HopperRing ring) {
     HopperLayout *l = y->l;
     ring.first = l->n_rings;
     for (int r = 0; r < l->n_rings && ring.loop; r++)
@@ -96,7 +96,7 @@ static void add_ring(const Layer *y, Ring ring) {
 }
 
 static const char *walk(const Layer *y, const Block *b, const Inst *loop, bool conditional) {
-    Ring ring = {.loop = loop, .slots = (loop ? loop->ahead : 0) + 1, .deferred = hopper_deferred(loop)};
+    HopperRing ring = {.loop = loop, .slots = (loop ? loop->ahead : 0) + 1, .deferred = hopper_deferred(loop)};
     const char *why = NULL;
     for (int n = 0; n < b->n && !why; n++)
         if (b->at[n]->kind == TI_STAGE && b->at[n]->by == BY_TMA) why = add_stage(y, &ring, b->at[n]);

@@ -6,7 +6,7 @@
 
 enum { HOPPER_MAX_RINGS = 8, HOPPER_RING_STAGES = 6 };
 
-typedef struct Ring {
+typedef struct HopperRing {
     const Inst *loop; /* NULL: fetched once per program */
     int first;        /* the ring that it goes on with: slots, barriers and what is known of them; its own number: none */
     int slots, n_stages;
@@ -18,11 +18,11 @@ typedef struct Ring {
     int64_t full, empty;            /* their barriers in shared memory, 8 bytes each */
     bool multicast;                 /* some stage is shared by the cluster */
     bool deferred;                  /* all products in the loop are */
-} Ring;
+} HopperRing;
 
 typedef struct HopperLayout {
     int n_rings, n_maps;
-    Ring ring[HOPPER_MAX_RINGS];
+    HopperRing ring[HOPPER_MAX_RINGS];
     int first[FUSEC_MAX_MAPS + 1];    /* map i is that of so many parameters on: one, or one for each member of a family */
     TensorMap map[FUSEC_MAX_MAPS];
     const Inst *copy[FUSEC_MAX_MAPS]; /* the instruction that map i is for */

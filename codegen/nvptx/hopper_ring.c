@@ -40,7 +40,7 @@ static int ring_of(const Simt *s, const Inst *loop) {
 static void init_barriers(Simt *s) {
     const HopperLayout *l = &s->hopper->layout;
     for (int r = 0; r < l->n_rings; r++) {
-        const Ring *x = &l->ring[r];
+        const HopperRing *x = &l->ring[r];
         if (x->first != r) continue;
         const int sharers = x->multicast ? cluster_of(s) : 1;
         for (int slot = 0; slot < x->slots; slot++) {
@@ -116,7 +116,7 @@ static void past_end(Simt *s, const TensorMap *m, int panel, LLVMValueRef *dim, 
 }
 
 /* One stage: a copy per panel; where the cluster shares the tile, this block's part of its rows, into all blocks. */
-static void fetch_stage(Simt *s, const Ring *r, int n, LLVMValueRef slot, LLVMValueRef barrier) {
+static void fetch_stage(Simt *s, const HopperRing *r, int n, LLVMValueRef slot, LLVMValueRef barrier) {
     const Emit *e = s->e;
     const TensorMap *m = &s->hopper->layout.map[r->map[n]];
     const int64_t panel = (int64_t)r->layout[n].panel_stride * r->layout[n].bytes;
@@ -143,7 +143,7 @@ static void fetch_stage(Simt *s, const Ring *r, int n, LLVMValueRef slot, LLVMVa
 /* All stages of one slot, as soon as it is free. */
 static void fetch_slot(Simt *s, int ring) {
     const Emit *e = s->e;
-    const Ring *r = &s->hopper->layout.ring[ring];
+    const HopperRing *r = &s->hopper->layout.ring[ring];
     LLVMValueRef slot = get(s, s->hopper->ring[ring].slot), phase = get(s, s->hopper->ring[ring].phase);
     LLVMValueRef full = barrier_at(s, r->full, slot);
     hopper_barrier_wait(e, barrier_at(s, r->empty, slot), LLVMBuildXor(e->b, phase, hopper_i32(e, 1), ""));
@@ -244,7 +244,7 @@ void hopper_stage(Simt *s, const Inst *i) {
 LLVMValueRef hopper_tile(Simt *s, const Inst *i) {
     int n;
     const int ring = ring_with(s, i, &n);
-    const Ring *r = &s->hopper->layout.ring[ring];
+    const HopperRing *r = &s->hopper->layout.ring[ring];
     return scaled(s, hopper_add(s->e, s->hopper->memory, r->at[n]), get(s, s->hopper->ring[ring].slot),
                   r->layout[n].slot);
 }
@@ -252,7 +252,7 @@ LLVMValueRef hopper_tile(Simt *s, const Inst *i) {
 /* This warp is done with the slot: one lane tells the fetching thread of every block that fetched into it. */
 static void give_back(Simt *s, int ring, LLVMValueRef slot, LLVMValueRef where) {
     const Emit *e = s->e;
-    const Ring *r = &s->hopper->layout.ring[ring];
+    const HopperRing *r = &s->hopper->layout.ring[ring];
     const int sharers = r->multicast ? cluster_of(s) : 1;
     LLVMValueRef at = barrier_at(s, r->empty, slot);
     LLVMValueRef mine = LLVMBuildICmp(e->b, LLVMIntULT, s->hopper->lane, hopper_i32(e, sharers), "");
@@ -279,7 +279,7 @@ void hopper_body_end(Simt *s, const Inst *loop) {
     const Emit *e = s->e;
     const int ring = ring_of(s, loop);
     if (ring < 0) return;
-    const Ring *r = &s->hopper->layout.ring[ring];
+    const HopperRing *r = &s->hopper->layout.ring[ring];
     LLVMValueRef slot = get(s, s->hopper->ring[ring].slot);
     if (r->deferred) {
         hopper_dot_commit(s);
@@ -303,7 +303,7 @@ void hopper_loop_done(Simt *s, const Inst *loop) {
         hopper_turn_ends(s, loop, NULL);
         return;
     }
-    const Ring *r = &s->hopper->layout.ring[ring];
+    const HopperRing *r = &s->hopper->layout.ring[ring];
     LLVMValueRef ran = LLVMBuildICmp(e->b, LLVMIntSGT, s->extent[loop->axis], emit_i64(e, 0), "");
     hopper_dot_wait(s, loop, loop->results, 0);
     give_back(s, ring, before(s, get(s, s->hopper->ring[ring].slot), r->slots), ran);

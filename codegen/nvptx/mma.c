@@ -11,14 +11,14 @@
 
 enum { ROW_BLOCK = 16, COLUMN_BLOCK = 8 };
 
-typedef struct Factor {
+typedef struct FragmentFactor {
     Simt *s;
     int value, across, along; /* the axis that is not summed; the one that is */
     StageLayout layout;
     LLVMValueRef lane, base;      /* i32, bytes: of this lane's element in block 0; of the slot */
     int pair;                     /* columns: elements from a block to the next */
     bool rows, transposed, words; /* words: read one element at a time */
-} Factor;
+} FragmentFactor;
 
 static LLVMValueRef i32(const Simt *s, int64_t v) { return LLVMConstInt(s->e->i32, (unsigned long long)v, true); }
 static LLVMValueRef bits(const Simt *s, LLVMValueRef lane, unsigned mask, int shift) {
@@ -40,7 +40,7 @@ static LLVMValueRef warp_offset(const Simt *s, int axis) {
 
 /* The element whose 16-byte row (or word) this lane addresses, of the four blocks that one ldmatrix reads: rows are
  * read as (rows 0-7, 8-15) x (k low, k high), columns as (k low, k high) x (block, next block). */
-static void lane_place(const Factor *f, LLVMValueRef *across, LLVMValueRef *along) {
+static void lane_place(const FragmentFactor *f, LLVMValueRef *across, LLVMValueRef *along) {
     const Simt *s = f->s;
     const int half = 16 / f->layout.bytes; /* summed elements in 16 bytes */
     LLVMValueRef lane = bits(s, s->thread, 31, 0), row = bits(s, lane, 7, 0), first = bits(s, lane, 1, 3),
@@ -55,8 +55,8 @@ static void lane_place(const Factor *f, LLVMValueRef *across, LLVMValueRef *alon
     *along = f->transposed ? sum(s, row, times(s, high, half)) : times(s, high, half);
 }
 
-static Factor factor_of(Simt *s, int value, int across, int along, bool rows) {
-    Factor f = {.s = s, .value = value, .across = across, .along = along, .rows = rows};
+static FragmentFactor factor_of(Simt *s, int value, int across, int along, bool rows) {
+    FragmentFactor f = {.s = s, .value = value, .across = across, .along = along, .rows = rows};
     const Axis *axis = &s->k->axes.at[across];
     stage_layout(s->k, s->def[value], &f.layout);
     f.pair = rows ? 8 : s->axis[across].regs > 2 ? spread_offset(axis, 2) : 0;
@@ -73,7 +73,7 @@ static Factor factor_of(Simt *s, int value, int across, int along, bool rows) {
 }
 
 /* i32: the lane's address, moved by constants. */
-static LLVMValueRef address(const Factor *f, int across, int along, int *rest) {
+static LLVMValueRef address(const FragmentFactor *f, int across, int along, int *rest) {
     int offset[MAX_AXES] = {0};
     offset[f->across] = across;
     offset[f->along] = along;
@@ -84,7 +84,7 @@ static LLVMValueRef address(const Factor *f, int across, int along, int *rest) {
     return sum(f->s, f->base, lane);
 }
 
-static void load_blocks(const Factor *f, int n, int across, int along, LLVMValueRef *out) {
+static void load_blocks(const FragmentFactor *f, int n, int across, int along, LLVMValueRef *out) {
     const Simt *s = f->s;
     const Emit *e = s->e;
     int rest;
@@ -98,7 +98,7 @@ static void load_blocks(const Factor *f, int n, int across, int along, LLVMValue
     for (int b = 0; b < n; b++) out[b] = LLVMBuildExtractValue(e->b, v, (unsigned)b, "");
 }
 
-static LLVMValueRef load_word(const Factor *f, int across, int along) {
+static LLVMValueRef load_word(const FragmentFactor *f, int across, int along) {
     const Simt *s = f->s;
     int rest;
     LLVMValueRef at = address(f, across, along, &rest);
@@ -106,21 +106,21 @@ static LLVMValueRef load_word(const Factor *f, int across, int along) {
                     &at);
 }
 
-static void round_all(const Factor *f, int n, LLVMValueRef *v) {
+static void round_all(const FragmentFactor *f, int n, LLVMValueRef *v) {
     const Simt *s = f->s;
     if (!stage_rounds(s, f->value)) return;
     for (int r = 0; r < n; r++) v[r] = simt_asm(s->e, s->e->i32, "cvt.rna.tf32.f32 $0, $1;", "=r,r", 1, &v[r]);
 }
 
 /* Fragments of one step along the sum: for rows 4 registers per 16, for columns 2 per 8. */
-static void load_rows(const Factor *f, int block, int along, LLVMValueRef *out) {
+static void load_rows(const FragmentFactor *f, int block, int along, LLVMValueRef *out) {
     const int at = spread_offset(&f->s->k->axes.at[f->across], 2 * block);
     if (!f->words) load_blocks(f, 4, at, along, out);
     for (int r = 0; r < 4 && f->words; r++) out[r] = load_word(f, at + 8 * (r & 1), along + 4 * (r >> 1));
     round_all(f, 4, out);
 }
 
-static void load_columns(const Factor *f, int block, int blocks, int along, LLVMValueRef *out) {
+static void load_columns(const FragmentFactor *f, int block, int blocks, int along, LLVMValueRef *out) {
     const Axis *axis = &f->s->k->axes.at[f->across];
     if (!f->words) load_blocks(f, 2 * blocks, spread_offset(axis, 2 * block), along, out);
     for (int r = 0; r < 2 * blocks && f->words; r++)
@@ -166,7 +166,7 @@ static void multiply(const Simt *s, DType t, LLVMValueRef const *a, LLVMValueRef
 }
 
 /* One step: all fragments, then all products.  x NULL: the rows are in registers. */
-static void step(const Factor *x, const Factor *y, const Inst *i, const MatrixAxes *m, int along, LLVMValueRef *acc) {
+static void step(const FragmentFactor *x, const FragmentFactor *y, const Inst *i, const MatrixAxes *m, int along, LLVMValueRef *acc) {
     Simt *s = y->s;
     const int rows = s->axis[m->row].regs / 2, columns = s->axis[m->col].regs / 2;
     LLVMValueRef *a = ARENA_ARRAY(s->arena, LLVMValueRef, 4 * rows),
@@ -198,8 +198,8 @@ void mma_dot(Simt *s, const Inst *i) {
     }
     simt_before_read(s);
     const bool staged = s->shared[i->in[0]] != NULL;
-    const Factor x = staged ? factor_of(s, i->in[0], m.row, m.sum, true) : (Factor){0};
-    const Factor y = factor_of(s, i->in[1], m.col, m.sum, false);
+    const FragmentFactor x = staged ? factor_of(s, i->in[0], m.row, m.sum, true) : (FragmentFactor){0};
+    const FragmentFactor y = factor_of(s, i->in[1], m.col, m.sum, false);
     for (int along = 0; along < s->k->axes.at[m.sum].step; along += 32 / bytes) step(staged ? &x : NULL, &y, i, &m, along, acc);
     s->reg[i->result] = acc;
 }

@@ -11,7 +11,7 @@
 
 enum { MOST_HELD = 16 }; /* registers between load and store */
 
-typedef struct Ring {
+typedef struct StageRing {
     Simt *s;
     const Inst *loop;
     int slots, n;
@@ -20,10 +20,10 @@ typedef struct Ring {
     bool copies, moves;
     LLVMValueRef from, end;  /* where the first tile begins, and none any more */
     LLVMValueRef thread_has; /* i1: there is an iteration `ahead` later */
-} Ring;
+} StageRing;
 
-static Ring ring_of(Simt *s, const Inst *loop) {
-    Ring r = {.s = s, .loop = loop, .slots = loop->ahead + 1};
+static StageRing ring_of(Simt *s, const Inst *loop) {
+    StageRing r = {.s = s, .loop = loop, .slots = loop->ahead + 1};
     simt_loop_bounds(s, loop, &r.from, &r.end);
     r.stage = ARENA_ARRAY(s->arena, const Inst *, loop->body.n + 1);
     r.moved = ARENA_ARRAY(s->arena, LLVMValueRef *, loop->body.n + 1);
@@ -38,29 +38,29 @@ static Ring ring_of(Simt *s, const Inst *loop) {
 }
 
 /* A thread's part of the tile is held in registers through the body. */
-static bool is_held(const Ring *r, const Inst *stage) {
+static bool is_held(const StageRing *r, const Inst *stage) {
     return stage->by == BY_THREADS && stage_fill_count(r->s, stage) * ((stage->bytes + 3) / 4) <= MOST_HELD;
 }
 
-static LLVMValueRef number(const Ring *r, int64_t n) {
+static LLVMValueRef number(const StageRing *r, int64_t n) {
     return LLVMConstInt(r->s->e->i32, (unsigned long long)n, false);
 }
 
-static void select_slot(const Ring *r, LLVMValueRef slot) {
+static void select_slot(const StageRing *r, LLVMValueRef slot) {
     for (int n = 0; n < r->n; n++) stage_select(r->s, r->stage[n]->result, slot);
 }
 
-static void copy_all(const Ring *r) {
+static void copy_all(const StageRing *r) {
     for (int n = 0; n < r->n; n++)
         if (r->stage[n]->by == BY_ASYNC) stage_copy(r->s, r->stage[n]);
 }
 
-static LLVMValueRef there_is(const Ring *r, LLVMValueRef base) {
+static LLVMValueRef there_is(const StageRing *r, LLVMValueRef base) {
     return LLVMBuildICmp(r->s->e->b, LLVMIntSLT, base, r->end, "");
 }
 
 /* Iteration number `at`, before the loop. */
-static void fetch_first(const Ring *r, int at) {
+static void fetch_first(const StageRing *r, int at) {
     Simt *s = r->s;
     const Emit *e = s->e;
     const int64_t base = (int64_t)at * s->k->axes.at[r->loop->axis].step;
@@ -78,7 +78,7 @@ static void fetch_first(const Ring *r, int at) {
 }
 
 /* Where there is no such iteration the registers hold anything: they are not stored. */
-static void merge_moved(const Ring *r, LLVMBasicBlockRef from, LLVMBasicBlockRef then) {
+static void merge_moved(const StageRing *r, LLVMBasicBlockRef from, LLVMBasicBlockRef then) {
     const Emit *e = r->s->e;
     for (int n = 0; n < r->n; n++) {
         if (!r->moved[n]) continue;
@@ -93,7 +93,7 @@ static void merge_moved(const Ring *r, LLVMBasicBlockRef from, LLVMBasicBlockRef
 }
 
 /* Iteration at base `base`, into `slot`: copies begin, and threads load what they move themselves. */
-static void fetch_next(Ring *r, LLVMValueRef base, LLVMValueRef slot) {
+static void fetch_next(StageRing *r, LLVMValueRef base, LLVMValueRef slot) {
     Simt *s = r->s;
     const Emit *e = s->e;
     LLVMBasicBlockRef from = LLVMGetInsertBlock(e->b), then = emit_block(e, s->fn, "fetch"),
@@ -118,7 +118,7 @@ static void fetch_next(Ring *r, LLVMValueRef base, LLVMValueRef slot) {
     if (r->copies) stage_commit(s);
 }
 
-static void store_moved(const Ring *r, LLVMValueRef base, LLVMValueRef slot) {
+static void store_moved(const StageRing *r, LLVMValueRef base, LLVMValueRef slot) {
     Simt *s = r->s;
     const Emit *e = s->e;
     if (!r->moves) return;
@@ -140,14 +140,14 @@ static void store_moved(const Ring *r, LLVMValueRef base, LLVMValueRef slot) {
 }
 
 /* Slot numbers go round. */
-static LLVMValueRef wrapped(const Ring *r, LLVMValueRef slot, int last, int first, int by) {
+static LLVMValueRef wrapped(const StageRing *r, LLVMValueRef slot, int last, int first, int by) {
     const Emit *e = r->s->e;
     LLVMValueRef at_end = LLVMBuildICmp(e->b, LLVMIntEQ, slot, number(r, last), "");
     LLVMValueRef next = LLVMBuildAdd(e->b, slot, LLVMConstInt(e->i32, (unsigned long long)by, true), "");
     return LLVMBuildSelect(e->b, at_end, number(r, first), next, "");
 }
 
-static void iteration(Ring *r, LLVMValueRef at, LLVMValueRef slot) {
+static void iteration(StageRing *r, LLVMValueRef at, LLVMValueRef slot) {
     Simt *s = r->s;
     const Emit *e = s->e;
     const int64_t step = s->k->axes.at[r->loop->axis].step;
@@ -162,7 +162,7 @@ static void iteration(Ring *r, LLVMValueRef at, LLVMValueRef slot) {
     store_moved(r, base, before);
 }
 
-static void open_ring(const Ring *r) {
+static void open_ring(const StageRing *r) {
     Simt *s = r->s;
     if (s->shared_read || s->shared_written) simt_barrier(s); /* other tiles may have been in its memory */
     for (int n = 0; n < r->n; n++) s->fetched[r->stage[n]->result] = true;
@@ -171,7 +171,7 @@ static void open_ring(const Ring *r) {
 
 /* A loop of few iterations is not copied out: what comes after it would begin among the copies, in registers that the
  * products fill. */
-static void keep_short_loop(const Ring *r) {
+static void keep_short_loop(const StageRing *r) {
     const Axis *axis = &r->s->k->axes.at[r->loop->axis];
     if (dim_is_fixed(axis->extent) && axis->extent.bound <= (int64_t)axis->step * r->slots)
         simt_asm(r->s->e, r->s->e->none, ".pragma \"nounroll\";", "~{memory}", 0, NULL);
@@ -179,7 +179,7 @@ static void keep_short_loop(const Ring *r) {
 
 void pipeline_loop(Simt *s, const Inst *i) {
     const Emit *e = s->e;
-    Ring r = ring_of(s, i);
+    StageRing r = ring_of(s, i);
     LLVMBasicBlockRef head = emit_block(e, s->fn, "loop"), body = emit_block(e, s->fn, "body"),
                       done = emit_block(e, s->fn, "done");
     LLVMValueRef **phi = ARENA_ARRAY(s->arena, LLVMValueRef *, i->n_carry + 1), first = number(&r, 0);

@@ -228,13 +228,13 @@ void simt_reduce(Simt *s, const Inst *i) {
 
 /* ---- products ----------------------------------------------------------------------------------------------------- */
 /* A factor at one summed place, for every register of its other axes: read once, used along the other side. */
-typedef struct Factor {
+typedef struct HeldFactor {
     TileType kept; /* its axes that are not summed */
     LLVMValueRef *v;
-} Factor;
+} HeldFactor;
 
 /* A run of the staged tile's innermost axis, which begins at c: into the registers that hold it. */
-static void read_run(Simt *s, const Factor *f, int value, const Coords *c, int width) {
+static void read_run(Simt *s, const HeldFactor *f, int value, const Coords *c, int width) {
     StageLayout l;
     LLVMValueRef *run = ARENA_ARRAY(s->arena, LLVMValueRef, width);
     Coords at = *c;
@@ -251,9 +251,9 @@ static int run_width(const Simt *s, const Inst *dot, int value) {
     return l.minor < 0 || is_over(dot, l.minor) ? 1 : simt_staged_width(s, value);
 }
 
-static Factor factor(Simt *s, const Inst *i, int value, const Coords *summed) {
+static HeldFactor factor(Simt *s, const Inst *i, int value, const Coords *summed) {
     const TileType *t = &s->k->types.at[value];
-    Factor f = {.kept = {.dtype = t->dtype}};
+    HeldFactor f = {.kept = {.dtype = t->dtype}};
     TileType over = {.dtype = t->dtype};
     for (int d = 0; d < t->n_axes; d++)
         if (is_over(i, t->axis[d])) over.axis[over.n_axes++] = t->axis[d];
@@ -296,7 +296,7 @@ void simt_dot(Simt *s, const Inst *i) {
             summed.offset[i->over[d]] = LLVMConstInt(e->i32, (unsigned)(rest % step), false);
             rest /= step;
         }
-        const Factor x = factor(s, i, i->in[0], &summed), y = factor(s, i, i->in[1], &summed);
+        const HeldFactor x = factor(s, i, i->in[0], &summed), y = factor(s, i, i->in[1], &summed);
         for (int slot = 0; slot < n; slot++) {
             Coords c = {0};
             simt_coords(s, &i->type, slot, &c);

@@ -10,17 +10,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct Box {
+typedef struct TermBox {
     int64_t lo[MAX_RANK], hi[MAX_RANK];
-} Box;
+} TermBox;
 /* A term and where it stands in the sum. */
-typedef struct Part {
+typedef struct PlacedTerm {
     Node *node;
-    Box box;
+    TermBox box;
     int64_t key; /* what they are sorted by, then by number: the order of the terms */
     int number;
-} Part;
-typedef VEC(Part) PartList;
+} PlacedTerm;
+typedef VEC(PlacedTerm) PlacedTerms;
 typedef struct Sums {
     Graph *g;
     Arena *scratch;
@@ -62,7 +62,7 @@ static NodeList terms_of(const Sums *s, Node *sum) {
     return terms;
 }
 
-static bool is_part(const Node *n, Box *box) {
+static bool is_part(const Node *n, TermBox *box) {
     if (n->op != OP_PAD || n->attr->value != 0 || !shape_is_fixed(*n->shape)) return false;
     for (int d = 0; d < n->shape->rank; d++) {
         box->lo[d] = n->attr->lo[d].bound;
@@ -74,13 +74,13 @@ static bool is_part(const Node *n, Box *box) {
 
 /* ---- parts that fill a box ----------------------------------------------------------------------------------------- */
 static int by_key(const void *x, const void *y) {
-    const Part *a = x, *b = y;
+    const PlacedTerm *a = x, *b = y;
     if (a->key != b->key) return a->key < b->key ? -1 : 1;
     return a->number - b->number;
 }
 
 /* Along the axis: one behind the last of the first group, which ends where the next begins; n: all are one; 0: a gap. */
-static int first_group(const Part *part, int n, int axis) {
+static int first_group(const PlacedTerm *part, int n, int axis) {
     int64_t end = part[0].box.hi[axis];
     for (int i = 1; i < n; i++) {
         if (part[i].box.lo[axis] > end) return 0;
@@ -90,20 +90,20 @@ static int first_group(const Part *part, int n, int axis) {
     return n;
 }
 
-static bool fills(const Part *part, const Box *box, int rank) {
+static bool fills(const PlacedTerm *part, const TermBox *box, int rank) {
     for (int d = 0; d < rank; d++)
         if (part->box.lo[d] != box->lo[d] || part->box.hi[d] != box->hi[d]) return false;
     return true;
 }
 
-static bool join(const Sums *s, Part *part, int n, const Box *box, Node **made);
+static bool join(const Sums *s, PlacedTerm *part, int n, const TermBox *box, Node **made);
 
 /* As groups behind each other along the axis. */
-static bool join_along(const Sums *s, Part *part, int n, int axis, const Box *box, Node **made) {
+static bool join_along(const Sums *s, PlacedTerm *part, int n, int axis, const TermBox *box, Node **made) {
     NodeList in = {0};
     int64_t at = box->lo[axis];
     for (int i = 0, group; i < n; i += group) {
-        Box inner = *box;
+        TermBox inner = *box;
         Node *x = NULL;
         group = first_group(part + i, n - i, axis);
         if (group == 0 || part[i].box.lo[axis] != at) return false;
@@ -118,7 +118,7 @@ static bool join_along(const Sums *s, Part *part, int n, int axis, const Box *bo
 }
 
 /* Whether the parts fill the box, each element once or all of it equally often; made, if not NULL: as one tensor. */
-static bool join(const Sums *s, Part *part, int n, const Box *box, Node **made) {
+static bool join(const Sums *s, PlacedTerm *part, int n, const TermBox *box, Node **made) {
     const int rank = s->at->shape->rank;
     int whole = 0;
     for (int i = 0; i < n; i++) whole += fills(&part[i], box, rank);
@@ -156,11 +156,11 @@ static void replace(const Sums *s, Node *sum, Node *whole, const NodeList *other
 
 static void join_terms(Sums *s, Node *sum) {
     NodeList others = {0};
-    PartList parts = {0};
-    Box whole = {0};
+    PlacedTerms parts = {0};
+    TermBox whole = {0};
     const NodeList terms = terms_of(s, sum);
     for (int i = 0; i < terms.n; i++) {
-        Part part = {.number = i};
+        PlacedTerm part = {.number = i};
         if (is_part(terms.at[i], &part.box)) {
             part.node = terms.at[i]->in[0];
             vec_push(s->scratch, parts, part);

@@ -13,8 +13,6 @@
 
 enum { LEAST_SIDE = 8 /* rows, columns */, LEAST_SUM = 16 };
 
-typedef MatrixProduct Product;
-
 /* ---- which contractions ---------------------------------------------------------------------------------- */
 static bool takes(DType t) { return t == DT_BF16 || t == DT_F16 || t == DT_TF32; }
 
@@ -28,14 +26,14 @@ static const char *refuses(const Node *n, const ContractClass *cls) {
     return cls->k < LEAST_SUM ? "it sums fewer than 16" : NULL;
 }
 
-static const char *classify(const Node *n, MatrixTerm *out, Product *p) {
+static const char *classify(const Node *n, MatrixTerm *out, MatrixProduct *p) {
     const Contract *c = n->attr->contract;
     const ContractClass cls = contract_classify(c, n->in);
     const char *why = refuses(n, &cls);
     if (why) return why;
     *out = (MatrixTerm){.contract = n};
     memcpy(out->loop, cls.loop, sizeof out->loop);
-    *p = (Product){.batch = (double)cls.batch, .m = (double)cls.m, .n = (double)cls.n, .k = (double)cls.k,
+    *p = (MatrixProduct){.batch = (double)cls.batch, .m = (double)cls.m, .n = (double)cls.n, .k = (double)cls.k,
                    .bytes = dtype_bytes(n->in[0]->dtype)};
     for (int l = c->n_out - 1; l >= 0; l--) {
         if (c->extent[l].bound == 1) continue;
@@ -56,7 +54,7 @@ static const char *add_terms(const PlanKernel *k, MatrixTiles *out) {
     for (int i = 1; i < k->nodes.n; i++) {
         if (k->nodes.at[i].part != PART_ONTO) continue;
         if (out->n_terms == MATRIX_TERMS) return "it adds up too many products";
-        Product p;
+        MatrixProduct p;
         const char *why = classify(k->nodes.at[i].node, &out->term[out->n_terms++], &p);
         if (why) return why;
         out->product.k += p.k;

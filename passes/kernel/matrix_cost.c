@@ -30,8 +30,6 @@ static const double LATENCY = 0.5e-6;
  * NVIDIA Hopper Architecture through Microbenchmarking and Multiple Level Analysis", arXiv:2501.12084, 6.2, tables 7, 8). */
 static const double OF_WGMMA = 0.629 / (728.5 / 756.5);
 
-typedef MatrixProduct Product;
-
 static double ceil_div(double a, double b) { return (double)(int64_t)((a + b - 1) / b); }
 static double larger(double a, double b) { return a > b ? a : b; }
 
@@ -40,14 +38,14 @@ static int warps_of(const MatrixTile *t) {
 }
 
 /* Elements summed per iteration: rows of 128 bytes where tiles are small, of 64 else, so that a ring of them fits. */
-static int sum_of(const MatrixTile *t, const Product *p) {
+static int sum_of(const MatrixTile *t, const MatrixProduct *p) {
     const int wide = (t->by == BY_WGMMA || t->rows + t->columns <= 128 ? 128 : 64) / p->bytes;
     int sum = 32 / p->bytes;
     while (sum < wide && sum < p->k) sum *= 2;
     return sum;
 }
 
-static int64_t slot_bytes(const MatrixTile *t, const Product *p) {
+static int64_t slot_bytes(const MatrixTile *t, const MatrixProduct *p) {
     return (int64_t)(t->rows + t->columns) * sum_of(t, p) * p->bytes;
 }
 
@@ -59,7 +57,7 @@ static int64_t room_of(const Target *t, const MatrixTile *tile) {
     return tile->by == BY_WGMMA && !stays(tile) ? t->fast_bytes / 2 : t->fast_bytes;
 }
 
-static int ahead_of(const Target *t, const MatrixTile *tile, const Product *p) {
+static int ahead_of(const Target *t, const MatrixTile *tile, const MatrixProduct *p) {
     const int64_t slots = room_of(t, tile) / slot_bytes(tile, p);
     const double trips = ceil_div(p->k, sum_of(tile, p));
     int ahead = tile->by == BY_WGMMA ? FETCHED_SLOTS - 1 : SLOTS - 1;
@@ -80,7 +78,7 @@ static int registers_of(const MatrixTile *t) {
 }
 
 /* Programs that a multiprocessor holds, by registers, shared memory and warps. */
-static double resident(const Target *t, const MatrixTile *tile, const Product *p) {
+static double resident(const Target *t, const MatrixTile *tile, const MatrixProduct *p) {
     const int warps = warps_of(tile) + (tile->by == BY_WGMMA ? FETCHING : 0);
     if (stays(tile)) return tile->alternate;
     const double by_registers = FILE_REGISTERS / (32 * warps * registers_of(tile));
@@ -92,7 +90,7 @@ static double resident(const Target *t, const MatrixTile *tile, const Product *p
 
 /* Bytes of shared memory that the matrix instructions of one iteration read: a warp its rows and columns; a warpgroup 64 of
  * its rows at a time, with all its columns. */
-static double read_bytes(const MatrixTile *t, const Product *p) {
+static double read_bytes(const MatrixTile *t, const MatrixProduct *p) {
     const double sum = (double)sum_of(t, p) * p->bytes;
     if (t->by != BY_WGMMA) return warps_of(t) * (t->warp_rows + t->warp_columns) * sum;
     return warps_of(t) / 4 * (t->warp_rows / 64) * (64 + t->warp_columns) * sum;
@@ -100,7 +98,7 @@ static double read_bytes(const MatrixTile *t, const Product *p) {
 
 /* Bytes that one iteration fetches from the L2 cache: of pairs of programs each fetches half of a tile for both
  * (pair_programs in matrix_schedule.c). */
-static double fetched_bytes(const MatrixTile *t, const Product *p) {
+static double fetched_bytes(const MatrixTile *t, const MatrixProduct *p) {
     const double sum = (double)sum_of(t, p) * p->bytes, rows = t->rows * sum, columns = t->columns * sum;
     const bool by_rows = (int64_t)ceil_div(p->m, t->rows) % 2 == 0, by_columns = (int64_t)ceil_div(p->n, t->columns) % 2 == 0;
     if (!stays(t) || (!by_rows && !by_columns)) return rows + columns;
@@ -109,7 +107,7 @@ static double fetched_bytes(const MatrixTile *t, const Product *p) {
 }
 
 /* Slots of the ring that there is room for beside what goes through shared memory after the sums. */
-static double slots_left(const Target *t, const MatrixTile *tile, const Product *p) {
+static double slots_left(const Target *t, const MatrixTile *tile, const MatrixProduct *p) {
     const double staged = p->staged * tile->rows * tile->columns * tile->alternate;
     const double slots = (double)(int64_t)((double)room_of(t, tile) - staged) / (double)slot_bytes(tile, p);
     return larger(2, (double)(int64_t)slots);
@@ -118,7 +116,7 @@ static double slots_left(const Target *t, const MatrixTile *tile, const Product 
 /* Seconds of a program's loop, where so many warps multiply at once: for each iteration the slowest of matrix units, shared
  * memory and the L2 cache, and of a fetch's latency for the slots that are under way.  A group that multiplies alone does not
  * while it loads its rows. */
-static double summing(const Target *t, const MatrixTile *tile, const Product *p, double warps) {
+static double summing(const Target *t, const MatrixTile *tile, const MatrixProduct *p, double warps) {
     const double busy = tile->by == BY_WGMMA ? WARPGROUP : BUSY_WARPS;
     const double rate = t->gflops_matrix / t->cores * 1e9 * (warps < busy ? warps / busy : 1) * 2 / p->bytes;
     const double fill = (double)slot_bytes(tile, p), read = read_bytes(tile, p), each = t->shared_gbytes_per_s / t->cores * 1e9;
@@ -133,7 +131,7 @@ static double summing(const Target *t, const MatrixTile *tile, const Product *p,
 
 /* Seconds from its last product to its store, for one result, by so many of the warps that keep a multiprocessor busy: what is
  * stored goes its way by itself, what is read has to come. */
-static double finishing(const Target *t, const Product *p, double warps) {
+static double finishing(const Target *t, const MatrixProduct *p, double warps) {
     const double rate = t->gflops_f32 / 2 / t->cores * 1e9 * (warps < BUSY_WARPS ? warps / BUSY_WARPS : 1);
     return (p->steps + STORED) / rate + p->reads / (t->gbytes_per_s / t->cores * 1e9);
 }
@@ -141,7 +139,7 @@ static double finishing(const Target *t, const Product *p, double warps) {
 /* Seconds of all programs of a multiprocessor.  With wgmma, of programs that it has at a time one's loop hides another's
  * beginning and end, and blocks that stay fetch ahead of the next program; with mma each wave begins by itself, and what
  * stands after the sums is the same for all tiles. */
-static double seconds(const Target *t, const MatrixTile *tile, const Product *p) {
+static double seconds(const Target *t, const MatrixTile *tile, const MatrixProduct *p) {
     const double programs = p->batch * ceil_div(p->m, tile->rows) * ceil_div(p->n, tile->columns);
     const double each = ceil_div(programs, t->cores), held = resident(t, tile, p), together = each < held ? each : held;
     const double warps = together * warps_of(tile), sum = summing(t, tile, p, warps), results = (double)tile->rows * tile->columns;
@@ -155,7 +153,7 @@ static double seconds(const Target *t, const MatrixTile *tile, const Product *p)
 
 /* Programs that run at the same time read tiles of G rows and of as many columns as there are then: least for equal
  * sides of that field. */
-static int order_of(const Target *t, const MatrixTile *tile, const Product *p) {
+static int order_of(const Target *t, const MatrixTile *tile, const MatrixProduct *p) {
     const double rows = ceil_div(p->m, tile->rows), field = resident(t, tile, p) * t->cores * tile->columns / tile->rows;
     int order = 1;
     while (2 * order <= rows && 4.0 * order * order <= field) order *= 2;

@@ -37,15 +37,15 @@ void stream_mma_sizes(const Target *t, const PlanKernel *k, TileSizes *s) {
 }
 
 /* ---- products ------------------------------------------------------------------------------------------------------ */
-typedef struct Schedule {
+typedef struct StreamSchedule {
     Kernel *k;
     const Inst **def;
     int row, along; /* axes: of rows, the streamed one */
     Inst *loop;
     const char *why;
-} Schedule;
+} StreamSchedule;
 
-static bool refuse(Schedule *s, const char *why) {
+static bool refuse(StreamSchedule *s, const char *why) {
     if (!s->why) s->why = why;
     return false;
 }
@@ -55,7 +55,7 @@ static bool is_long(const Kernel *k, int axis) { return k->axes.at[axis].step > 
 static void push(Spread *s, int bit) { s->bit[s->n++] = (int8_t)bit; }
 
 /* Rows over warps, of everything else columns. */
-static void spread_axes(Schedule *s) {
+static void spread_axes(StreamSchedule *s) {
     Kernel *k = s->k;
     const MatrixForm *f = matrix_form(BY_MMA);
     Spread rows = {0}, columns = {0};
@@ -90,7 +90,7 @@ static bool is_same_tile(const Kernel *k, const Inst *a, const Inst *b) {
            same_index(a, b);
 }
 
-static void merge_tiles(Schedule *s) {
+static void merge_tiles(StreamSchedule *s) {
     Block *b = &s->loop->body;
     int *is = ARENA_ARRAY(s->k->arena, int, s->k->types.n + 1), kept = 0;
     for (int v = 0; v < s->k->types.n; v++) is[v] = v;
@@ -108,7 +108,7 @@ static void merge_tiles(Schedule *s) {
 }
 
 /* ---- products, each ------------------------------------------------------------------------------------------------- */
-static bool place(Schedule *s, int value, int across, int sum) {
+static bool place(StreamSchedule *s, int value, int across, int sum) {
     Inst *stage = factor_stage(&s->loop->body, value);
     if (!stage) return refuse(s, "a factor is not in shared memory");
     if (dtype_bytes(stage->type.dtype) != 2) return refuse(s, "");
@@ -117,7 +117,7 @@ static bool place(Schedule *s, int value, int across, int sum) {
     return true;
 }
 
-static bool schedule_dot(Schedule *s, Inst *dot) {
+static bool schedule_dot(StreamSchedule *s, Inst *dot) {
     MatrixAxes m;
     if (!matrix_axes(s->k, dot, &m)) return refuse(s, "it is no product of two matrices");
     if (m.row != s->row) {
@@ -139,7 +139,7 @@ static bool schedule_dot(Schedule *s, Inst *dot) {
 
 /* ---- what is the same in all iterations ----------------------------------------------------------------------------- */
 typedef struct Hoist {
-    const Schedule *s;
+    const StreamSchedule *s;
     bool *inside, *only; /* by value: made in the loop; only in shared memory */
 } Hoist;
 
@@ -185,7 +185,7 @@ static void insert_inst(Arena *a, Block *b, int at, Inst *i) {
     b->at[at] = i;
 }
 
-static void hoist(const Schedule *s) {
+static void hoist(const StreamSchedule *s) {
     Kernel *k = s->k;
     Hoist h = {s, ARENA_ARRAY(k->arena, bool, k->types.n + 1), ARENA_ARRAY(k->arena, bool, k->types.n + 1)};
     int to = 0, kept = 0;
@@ -212,7 +212,7 @@ static bool fetches(const Block *b) {
 }
 
 const char *stream_schedule(Kernel *k, int row, int along, int64_t room) {
-    Schedule s = {.k = k, .def = kernel_defs(k->arena, k), .row = row, .along = along};
+    StreamSchedule s = {.k = k, .def = kernel_defs(k->arena, k), .row = row, .along = along};
     for (int n = 0; n < k->body.n; n++)
         if (k->body.at[n]->kind == TI_FOR && k->body.at[n]->axis == along) s.loop = k->body.at[n];
     if (!s.loop || !is_long(k, row) || !is_long(k, along)) return "its rows or its streamed dim are one element";

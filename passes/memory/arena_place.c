@@ -14,7 +14,7 @@
 
 enum { EXACT_BLOCKS = 2000 }; /* most for the depth-first search */
 
-typedef struct Search {
+typedef struct PlaceSearch {
     Arena *arena;
     int n, n_times;
     ArenaItem *block; /* lifetimes in compressed time 0 .. n_times-1 */
@@ -23,7 +23,7 @@ typedef struct Search {
     int64_t work; /* steps left */
     int *placed;  /* first fit: blocks by offset */
     int *source;  /* block -> caller's index; empty blocks are left out */
-} Search;
+} PlaceSearch;
 
 /* ---- orders -------------------------------------------------------------------------------------- */
 typedef int (*Compare)(const void *, const void *);
@@ -69,7 +69,7 @@ static int index_of(const int *sorted, int n, int value) {
 }
 
 /* Only times at which something begins matter: two lifetimes meet iff one begins inside the other. */
-static void compress_times(Search *s) {
+static void compress_times(PlaceSearch *s) {
     int *times = ARENA_ARRAY(s->arena, int, s->n + 1);
     for (int i = 0; i < s->n; i++) times[i] = s->block[i].lower;
     qsort(times, (size_t)s->n, sizeof *times, by_int);
@@ -81,7 +81,7 @@ static void compress_times(Search *s) {
     }
 }
 
-static void find_bound(Search *s) {
+static void find_bound(PlaceSearch *s) {
     int64_t *delta = ARENA_ARRAY(s->arena, int64_t, s->n_times + 1), live = 0;
     for (int i = 0; i < s->n; i++) {
         delta[s->block[i].lower] += s->block[i].size;
@@ -93,14 +93,14 @@ static void find_bound(Search *s) {
     }
 }
 
-static int64_t highest_end(const Search *s) {
+static int64_t highest_end(const PlaceSearch *s) {
     int64_t peak = 0;
     for (int i = 0; i < s->n; i++)
         if (s->offset[i] + s->block[i].size > peak) peak = s->offset[i] + s->block[i].size;
     return peak;
 }
 
-static void keep_if_better(Search *s, int64_t peak) {
+static void keep_if_better(PlaceSearch *s, int64_t peak) {
     if (peak >= s->best_peak) return;
     s->best_peak = peak;
     memcpy(s->best, s->offset, sizeof *s->best * (size_t)s->n);
@@ -134,7 +134,7 @@ static void tree_raise(HeightTree *t, int node, int lo, int hi, int from, int to
     tree_raise(t, 2 * node + 1, mid, hi, from, to, h);
 }
 
-static int64_t place_stack(Search *s, const ArenaItem *order) {
+static int64_t place_stack(PlaceSearch *s, const ArenaItem *order) {
     HeightTree t = {.leaves = 1};
     while (t.leaves < s->n_times) t.leaves *= 2;
     Arena *scratch = arena_new();
@@ -197,7 +197,7 @@ static int by_upper(const void *x, const void *y) {
     return a->upper != b->upper ? compare_int64(a->upper, b->upper) : compare_int64(a->id, b->id);
 }
 
-static int64_t place_sweep(Search *s, const ArenaItem *order) {
+static int64_t place_sweep(PlaceSearch *s, const ArenaItem *order) {
     Arena *scratch = arena_new();
     ArenaItem *ends = arena_dup(scratch, order, sizeof *ends * (size_t)s->n);
     qsort(ends, (size_t)s->n, sizeof *ends, by_upper);
@@ -216,7 +216,7 @@ static int64_t place_sweep(Search *s, const ArenaItem *order) {
 }
 
 /* ---- first fit and local search ------------------------------------------------------------------------------ */
-static int64_t place_first_fit(Search *s, const ArenaItem *order) {
+static int64_t place_first_fit(PlaceSearch *s, const ArenaItem *order) {
     int64_t peak = 0;
     for (int i = 0; i < s->n; i++) {
         const ArenaItem *b = &order[i];
@@ -246,7 +246,7 @@ static uint32_t next_random(uint64_t *state) {
 }
 
 /* Moves a random block that ends at the peak to a random earlier place. */
-static void promote(const Search *s, ArenaItem *order, int64_t peak, uint64_t *seed) {
+static void promote(const PlaceSearch *s, ArenaItem *order, int64_t peak, uint64_t *seed) {
     int n_top = 0, at = -1;
     for (int i = 0; i < s->n; i++)
         if (s->offset[order[i].id] + order[i].size == peak && next_random(seed) % (uint32_t)++n_top == 0) at = i;
@@ -257,7 +257,7 @@ static void promote(const Search *s, ArenaItem *order, int64_t peak, uint64_t *s
     order[to] = b;
 }
 
-static void local_search(Search *s, ArenaItem *order, int64_t work) {
+static void local_search(PlaceSearch *s, ArenaItem *order, int64_t work) {
     size_t bytes = sizeof *order * (size_t)s->n;
     ArenaItem *trial = arena_dup(s->arena, order, bytes);
     int64_t *current_offset = ARENA_ARRAY(s->arena, int64_t, s->n);
@@ -278,7 +278,7 @@ static void local_search(Search *s, ArenaItem *order, int64_t work) {
 }
 
 /* Depth-first search for a placement within `capacity`, in several orders of preference. */
-static void exact_search(Search *s, ArenaItem *const *order, int64_t capacity, int64_t work) {
+static void exact_search(PlaceSearch *s, ArenaItem *const *order, int64_t capacity, int64_t work) {
     for (int o = 0; o < N_ORDERS && capacity < s->best_peak; o++) {
         int64_t share = work / N_ORDERS, left = share;
         if (arena_search(s->n, order[o], s->n_times, capacity, &left, s->offset)) keep_if_better(s, highest_end(s));
@@ -286,7 +286,7 @@ static void exact_search(Search *s, ArenaItem *const *order, int64_t capacity, i
     }
 }
 
-static void search(Search *s) {
+static void search(PlaceSearch *s) {
     ArenaItem *order[N_ORDERS];
     for (int o = 0; o < N_ORDERS; o++) {
         order[o] = arena_dup(s->arena, s->block, sizeof(ArenaItem) * (size_t)s->n);
@@ -306,7 +306,7 @@ static void search(Search *s) {
 int64_t arena_place(int n, const int *lower, const int *upper, const int64_t *size, int64_t align, int64_t work,
                     int64_t *offset, int64_t *bound) {
     Arena *scratch = arena_new();
-    Search s = {.arena = scratch, .best_peak = INT64_MAX, .work = work};
+    PlaceSearch s = {.arena = scratch, .best_peak = INT64_MAX, .work = work};
     s.block = ARENA_ARRAY(scratch, ArenaItem, n + 1);
     s.offset = ARENA_ARRAY(scratch, int64_t, n + 1);
     s.best = ARENA_ARRAY(scratch, int64_t, n + 1);

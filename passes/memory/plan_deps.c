@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef VEC(int) IntList;
 
 enum { NOBODY = -1, MIXED = -2 };
 

@@ -167,7 +167,7 @@ static Cuts choose_cuts(const Checkpoint *c) {
 }
 
 /* ---- cloning ----------------------------------------------------------------------------------------------------- */
-typedef VEC(const Node *) NodeList;
+typedef VEC(const Node *) ConstNodes;
 
 typedef struct Rebuild {
     const Checkpoint *c;
@@ -178,7 +178,7 @@ typedef struct Rebuild {
     Node **own_clone; /* old id -> its clone in its own segment, which backward nodes read */
     int *mark;        /* old id -> segment + 1 while a segment's closure is collected */
     bool *cloned;     /* by segment */
-    NodeList *wanted; /* by segment: what backward nodes read of it */
+    ConstNodes *wanted; /* by segment: what backward nodes read of it */
 } Rebuild;
 
 static Node *add_node(Rebuild *r, const Node *n, Node *const *in, Phase phase, int remat) {
@@ -222,7 +222,7 @@ static int by_id(const void *x, const void *y) {
 
 /* Everything of segment s that its wanted values depend on, in graph order. */
 static void clone_segment(Rebuild *r, int s) {
-    NodeList todo = {0};
+    ConstNodes todo = {0};
     for (int i = 0; i < r->wanted[s].n; i++) {
         const Node *n = r->wanted[s].at[i];
         if (r->mark[n->id] != s + 1) vec_push(r->c->arena, todo, n);
@@ -282,7 +282,7 @@ static Graph *rebuild(const Checkpoint *c, int n_cuts) {
     r.clone_segment = ARENA_ARRAY(c->arena, int, n);
     r.mark = ARENA_ARRAY(c->arena, int, n);
     r.cloned = ARENA_ARRAY(c->arena, bool, n_cuts + 1);
-    r.wanted = ARENA_ARRAY(c->arena, NodeList, n_cuts + 1);
+    r.wanted = ARENA_ARRAY(c->arena, ConstNodes, n_cuts + 1);
     for (int i = 0; i < n; i++) r.clone_segment[i] = -1;
     collect_wanted(&r, n_cuts);
     /* forward nodes first: one may stand behind a backward node, whose reader clones all of a segment */

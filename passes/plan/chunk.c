@@ -31,7 +31,6 @@ enum {
     WEIGHT = 8          /* a byte of memory costs as much as to move so many; in stream.c, where it is written and read besides, 12 */
 };
 
-typedef VEC(Node *) NodeList;
 typedef enum { APART, MEMBER, END } Role; /* END: sums over the rows */
 
 typedef struct Chunker {
@@ -388,7 +387,7 @@ static int best_chunks(const Chunker *c, double *gain) {
 }
 
 /* ---- the new graph ------------------------------------------------------------------------------------------------------------ */
-typedef struct Rebuild {
+typedef struct ChunkRebuild {
     const Chunker *c;
     Graph *out;
     Node **map;     /* by old id */
@@ -400,10 +399,10 @@ typedef struct Rebuild {
     } *sliced;
     int64_t begin, length;
     int remat;
-} Rebuild;
+} ChunkRebuild;
 typedef struct Sliced Sliced;
 
-static Node *add_node(Rebuild *r, const Node *like, Op op, int n_in, Node *const *in, const Attr *attr, Shape shape) {
+static Node *add_node(ChunkRebuild *r, const Node *like, Op op, int n_in, Node *const *in, const Attr *attr, Shape shape) {
     Node *n = graph_node(r->out, op, n_in, in, attr, like->dtype, shape);
     n->phase = like->phase;
     n->precision = like->precision;
@@ -413,10 +412,10 @@ static Node *add_node(Rebuild *r, const Node *like, Op op, int n_in, Node *const
     return n;
 }
 
-static Node *rows_of(Rebuild *r, const Node *x, int dim, int depth);
+static Node *rows_of(ChunkRebuild *r, const Node *x, int dim, int depth);
 
 /* The rows of the chunk of what is elementwise, or a broadcast, and in no memory but for the region: computed from rows. */
-static Node *computed_rows(Rebuild *r, const Node *x, int dim, Shape s, int depth) {
+static Node *computed_rows(ChunkRebuild *r, const Node *x, int dim, Shape s, int depth) {
     Node *in[4];
     assert(x->n_in <= 4);
     for (int k = 0; k < x->n_in; k++) {
@@ -429,7 +428,7 @@ static Node *computed_rows(Rebuild *r, const Node *x, int dim, Shape s, int dept
 }
 
 /* Rows of what is no member. */
-static Node *rows_of(Rebuild *r, const Node *x, int dim, int depth) {
+static Node *rows_of(ChunkRebuild *r, const Node *x, int dim, int depth) {
     enum { DEEPEST = 64 };
     const bool by_element = op_info[x->op].cls == CLASS_ELEMENT || x->op == OP_BROADCAST || x->op == OP_CONST || (x->op == OP_IOTA && x->attr->axis != dim);
     const bool in_memory = r->c->will.memory[x->id] && is_read_outside(r->c, x);
@@ -445,14 +444,14 @@ static Node *rows_of(Rebuild *r, const Node *x, int dim, int depth) {
 }
 
 /* Dim of an operand that is no member that the rows walk; -1: they all read the whole. */
-static int dim_read(const Rebuild *r, const Node *n, int k) {
+static int dim_read(const ChunkRebuild *r, const Node *n, int k) {
     const Chunker *c = r->c;
     bool ok = true;
     if (n->op == OP_CONTRACT) return dim_of_loop(n, k, c->rows[n->id], c->extent, &ok);
     return op_info[n->op].cls == CLASS_ELEMENT || n->op == OP_CONCAT || n->op == OP_SCAN ? c->rows[n->id] : -1;
 }
 
-static Node *clone(Rebuild *r, const Node *n) {
+static Node *clone(ChunkRebuild *r, const Node *n) {
     const Chunker *c = r->c;
     Node **in = ARENA_ARRAY(c->arena, Node *, n->n_in + 1);
     Attr a = *n->attr;
@@ -473,7 +472,7 @@ static Node *clone(Rebuild *r, const Node *n) {
     return add_node(r, n, n->op, n->n_in, in, &a, s);
 }
 
-static void add_chunk(Rebuild *r) {
+static void add_chunk(ChunkRebuild *r) {
     for (int i = 0; i < r->c->members.n; i++) {
         const Node *n = r->c->members.at[i];
         Node *x = r->now[n->id] = clone(r, n);
@@ -486,7 +485,7 @@ static void add_chunk(Rebuild *r) {
     }
 }
 
-static void add_chunks(Rebuild *r, int chunks) {
+static void add_chunks(ChunkRebuild *r, int chunks) {
     const Chunker *c = r->c;
     const int64_t length = chunk_length(c, c->extent, chunks);
     for (r->begin = 0; r->begin < c->extent; r->begin += length) {
@@ -503,7 +502,7 @@ static void add_chunks(Rebuild *r, int chunks) {
     }
 }
 
-static void copy_node(Rebuild *r, const Node *n) {
+static void copy_node(ChunkRebuild *r, const Node *n) {
     Node **in = ARENA_ARRAY(r->c->arena, Node *, n->n_in + 1);
     for (int k = 0; k < n->n_in; k++) in[k] = r->map[n->in[k]->id];
     r->map[n->id] = add_node(r, n, n->op, n->n_in, in, n->attr, *n->shape);
@@ -514,7 +513,7 @@ static void copy_node(Rebuild *r, const Node *n) {
 static Graph *rebuild(Chunker *c, int chunks) {
     const Graph *g = c->g;
     const int n = g->nodes.n;
-    Rebuild r = {.c = c, .out = graph_new_from(c->context->arena, g)};
+    ChunkRebuild r = {.c = c, .out = graph_new_from(c->context->arena, g)};
     r.map = ARENA_ARRAY(c->arena, Node *, n + 1);
     r.now = ARENA_ARRAY(c->arena, Node *, n + 1);
     r.parts = ARENA_ARRAY(c->arena, NodeList, n + 1);

@@ -99,7 +99,7 @@ int *family_sizes(PassContext *c, const Graph *g) {
 }
 
 /* ---- which kernels ----------------------------------------------------------------------------------------------- */
-struct Readers;
+struct LastReaders;
 typedef struct Families {
     PassContext *c;
     Arena *arena;
@@ -112,7 +112,7 @@ typedef struct Families {
     int *back;       /* by kernel: how many families, and edges, go from it or above it to one below it */
     VEC(int) pending;
     uint64_t *wanted; /* by kernel: the calls that need it */
-    struct Readers *readers; /* by node id */
+    struct LastReaders *readers; /* by node id */
     int *ready;              /* by kernel: the last one that it waits for */
     int64_t *held, room;     /* by head: bytes held for its family; how many more may be */
 } Families;
@@ -271,18 +271,18 @@ static Levels levels(Families *f) {
 }
 
 /* When a value is read last, by number of kernel: the order of the graph, which `schedule` does not change much. */
-typedef struct Readers {
+typedef struct LastReaders {
     int last, before; /* the last, and the last before that */
-} Readers;
+} LastReaders;
 
-static Readers *find_readers(Families *f) {
-    Readers *r = ARENA_ARRAY(f->arena, Readers, f->p->graph->nodes.n + 1);
-    for (int i = 0; i < f->p->graph->nodes.n; i++) r[i] = (Readers){-1, -1};
+static LastReaders *find_readers(Families *f) {
+    LastReaders *r = ARENA_ARRAY(f->arena, LastReaders, f->p->graph->nodes.n + 1);
+    for (int i = 0; i < f->p->graph->nodes.n; i++) r[i] = (LastReaders){-1, -1};
     for (int k = 0; k < f->p->kernels.n; k++) {
         const PlanNeeds needs = plan_needs(f->arena, f->p, &f->p->kernels.at[k]);
         for (int i = 0; i < needs.n; i++) {
-            Readers *x = &r[needs.at[i]->id];
-            if (x->last != k) *x = (Readers){k, x->last};
+            LastReaders *x = &r[needs.at[i]->id];
+            if (x->last != k) *x = (LastReaders){k, x->last};
         }
     }
     return r;
@@ -312,7 +312,7 @@ static int64_t held_until(const Families *f, int k, int at) {
     int64_t bytes = 0;
     for (int i = 0; i < pk->outputs.n; i++) bytes += bytes_of(f, pk->outputs.at[i]);
     for (int i = 0; i < needs.n && f->ready[k] < f->ready[at]; i++) {
-        const Readers *r = &f->readers[needs.at[i]->id];
+        const LastReaders *r = &f->readers[needs.at[i]->id];
         if ((r->last == k ? r->before : r->last) < at) bytes += bytes_of(f, needs.at[i]);
     }
     return bytes;

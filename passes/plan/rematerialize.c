@@ -28,8 +28,6 @@ enum {
     MUCH_SMALLER = 8
 };
 
-typedef VEC(int) IntList;
-typedef VEC(Node *) NodeList;
 
 typedef struct Remat {
     Arena *arena;
@@ -58,11 +56,11 @@ typedef struct Remat {
 } Remat;
 
 /* What one value is computed from. */
-typedef struct Cone {
+typedef struct Sources {
     Node *leaf[MOST_LEAVES];
     int n_leaves, nodes, expensive;
     bool fits, activation; /* activation: some leaf is no parameter and no state, of which a copy in 16 bits is soon read again */
-} Cone;
+} Sources;
 
 static bool much_smaller(const Node *x, const Node *than) {
     return shape_elements(*x->shape) * MUCH_SMALLER <= shape_elements(*than->shape);
@@ -84,7 +82,7 @@ static void find_saved(Remat *r) {
 }
 
 /* ---- whether a value can be dropped ------------------------------------------------------------------------------ */
-static void add_leaf(Cone *c, Node *x) {
+static void add_leaf(Sources *c, Node *x) {
     for (int i = 0; i < c->n_leaves; i++)
         if (c->leaf[i] == x) return;
     if (c->n_leaves == MOST_LEAVES) c->fits = false;
@@ -101,7 +99,7 @@ static bool stays(const Remat *r, const Node *v, const Node *n) {
     return n != v && (is_there(r, n) || (in_arena(r, n) && op_info[n->op].cls != CLASS_ELEMENT && much_smaller(n, v)));
 }
 
-static void walk_cone(Remat *r, const Node *v, Node *n, Cone *c) {
+static void walk_cone(Remat *r, const Node *v, Node *n, Sources *c) {
     const OpClass cls = op_info[n->op].cls;
     if (r->stamp[n->id] == 2 * r->now || !c->fits) return;
     r->stamp[n->id] = 2 * r->now;
@@ -117,8 +115,8 @@ static void walk_cone(Remat *r, const Node *v, Node *n, Cone *c) {
     for (int k = 0; k < n->n_in; k++) walk_cone(r, v, n->in[k], c);
 }
 
-static Cone cone_of(Remat *r, Node *v) {
-    Cone c = {.fits = true};
+static Sources cone_of(Remat *r, Node *v) {
+    Sources c = {.fits = true};
     r->now++;
     walk_cone(r, v, v, &c);
     c.fits = c.fits && c.activation;
@@ -200,14 +198,14 @@ static bool reads_element(const Remat *r, int kernel, const Node *x) {
 }
 
 /* Does the kernel read no more than it does now: all leaves, or one of them instead of v? */
-static bool reads_no_more(const Remat *r, int kernel, const Node *v, const Cone *c) {
+static bool reads_no_more(const Remat *r, int kernel, const Node *v, const Sources *c) {
     int missing = 0;
     for (int l = 0; l < c->n_leaves; l++) missing += !reads_element(r, kernel, c->leaf[l]);
     return missing <= reads_element(r, kernel, v);
 }
 
 /* The first kernel, of those that read v or what it is computed from. */
-static int find_host(Remat *r, const Node *v, const Cone *c) {
+static int find_host(Remat *r, const Node *v, const Sources *c) {
     const IntList lists[2] = {r->readers[v->id], r->readers[c->leaf[0]->id]};
     for (int i = 0, at[2] = {0}; i < MOST_HOSTS; i++) {
         const bool more[2] = {at[0] < lists[0].n, at[1] < lists[1].n};
@@ -241,7 +239,7 @@ static bool is_reread(const Remat *r, const Node *n, int depth) {
 }
 
 /* The only kernel that reads v, where it computes v as it reads: it has no memory there.  0: there is none. */
-static int only_reader(const Remat *r, const Node *v, const Cone *c) {
+static int only_reader(const Remat *r, const Node *v, const Sources *c) {
     enum { DEPTH = 4 };
     const IntList *kernels = &r->readers[v->id];
     for (int i = 1; i < kernels->n; i++)
@@ -263,7 +261,7 @@ static void drop(Remat *r) {
         Node *v = r->g->nodes.at[i];
         if (!r->saved[i] || op_info[v->op].cls != CLASS_ELEMENT || r->p->kernel_of[i] < 0 || r->p->buffer[i].within) continue;
         if (is_read_by_chunk(r, v)) continue;
-        const Cone c = cone_of(r, v);
+        const Sources c = cone_of(r, v);
         const int only = c.fits ? only_reader(r, v, &c) : 0, host = only || !c.fits ? only : find_host(r, v, &c);
         if (!host) continue;
         const int way = r->now++;

@@ -20,9 +20,7 @@ rule_runtime_stands_alone() {
     sources runtime | xargs grep -nE '^[[:space:]]*#[[:space:]]*include[[:space:]]*"' /dev/null | grep -vE '"runtime/'
 }
 
-rule_ptx_reader_sees_no_executor() { # of the software GPU; figures are counted by name
-    includes 'tools/ptxsim/(exec|driver|command)/' tools/ptxsim/ptx | grep -v '"tools/ptxsim/exec/counters.h"'
-}
+rule_ptx_reader_sees_no_executor() { includes 'tools/ptxsim/(exec|driver|command)/' tools/ptxsim/ptx; }
 
 rule_ir_is_below_all() { includes 'passes/|frontend/|codegen/|tools/|runtime/(host|cuda|bare)/' ir; }
 
@@ -76,6 +74,28 @@ rule_functions_are_called() { # what a header declares is used by more than its 
         END { for (name in at) if (uses[name] < 3) print at[name] ":" name " is not called" }'
 }
 
+rule_names_of_types_are_of_one_in_a_folder() {
+    sources ir passes codegen frontend runtime tools | grep '\.[ch]$' | xargs awk '
+        /^} [A-Z][A-Za-z0-9]*;/ || (/^typedef .*;/ && !/\(\*/) {
+            name = $0; sub(/;.*/, "", name); sub(/.*[ *]/, "", name)
+            if (name !~ /^[A-Z][A-Za-z0-9]*$/ || (/^typedef struct/ && $3 == name)) next # said before it is defined
+            folder = FILENAME; sub(/\/[^\/]*$/, "", folder)
+            if ((folder, name) in at) print FILENAME ":" FNR ":" name " is also at " at[folder, name]
+            at[folder, name] = FILENAME ":" FNR
+        }'
+}
+
+rule_functions_are_short() { # at most 50 lines, of ten at most one over 20
+    sources ir passes codegen frontend runtime tools | grep '\.c$' | xargs awk '
+        FNR == 1 { begin = 0 }
+        /^[A-Za-z].*\{$/ && /\)/ && !/=/ { begin = FNR }
+        /^}/ && begin {
+            if (FNR - begin - 1 > 50) print FILENAME ":" begin ":a function of " FNR - begin - 1 " lines"
+            n++; longer += FNR - begin - 1 > 20; begin = 0
+        }
+        END { if (10 * longer > n) print "all:0:" longer " of " n " functions have more than 20 lines" }'
+}
+
 # A tree that breaks each rule: what its file holds.
 bad_codegen_sees_no_graph() { mkdir -p codegen/host && echo '#include "ir/graph.h"' >codegen/host/x.c; }
 bad_llvm_stays_in_codegen() { mkdir -p ir passes frontend runtime tools && echo '#include <llvm-c/Core.h>' >passes/x.c; }
@@ -101,6 +121,12 @@ bad_diagnostics_have_goldens() {
 }
 bad_rooms_of_passes_point_one_way() {
     mkdir -p passes/algebra && echo '#include "passes/plan/together.h"' >passes/algebra/x.c
+}
+bad_names_of_types_are_of_one_in_a_folder() {
+    mkdir -p ir passes codegen frontend runtime tools && echo 'typedef VEC(int) Ids;' >ir/x.c && printf 'typedef struct Ids {\n    int n;\n} Ids;\n' >ir/y.c
+}
+bad_functions_are_short() {
+    mkdir -p ir passes codegen frontend runtime tools && { echo 'int x(void) {'; yes '    f();' | head -51; echo '}'; } >ir/x.c
 }
 bad_functions_are_called() { mkdir -p ir && echo 'int unused(void);' >ir/x.h && echo 'int unused(void) { return 1; }' >ir/x.c; }
 bad_passes_have_files() { mkdir -p passes && sed -n '/^GRAPH_PASS(/{p;q;}' "$SRC/passes/passes.def" >passes/passes.def; }

@@ -5,15 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct Reader {
+typedef struct CsvReader {
     Arena *a;
     const char *path;
     const char *at, *end;
     int line;
     const char **error;
-} Reader;
+} CsvReader;
 
-__attribute__((format(printf, 2, 3))) static bool fail(const Reader *r, const char *fmt, ...) {
+__attribute__((format(printf, 2, 3))) static bool fail(const CsvReader *r, const char *fmt, ...) {
     va_list ap;
     va_start(ap, fmt);
     *r->error = arena_printf(r->a, "%s:%d: %s", r->path, r->line, arena_vprintf(r->a, fmt, ap));
@@ -38,7 +38,7 @@ static Field trim(const char *from, const char *to) {
 }
 
 /* The line's fields; blanks separate only where nothing else does. */
-static void split_line(Reader *r, Fields *f) {
+static void split_line(CsvReader *r, Fields *f) {
     const char *stop = memchr(r->at, '\n', (size_t)(r->end - r->at));
     if (!stop) stop = r->end;
     bool separators = false;
@@ -81,7 +81,7 @@ typedef struct Table {
     int64_t n, cap;
 } Table;
 
-static bool add_row(Reader *r, const Fields *f, int columns, Table *t) {
+static bool add_row(CsvReader *r, const Fields *f, int columns, Table *t) {
     if (f->n != columns) return fail(r, "%d fields, where the first line has %d", f->n, columns);
     if (t->n + columns > t->cap) {
         t->cap = t->cap ? t->cap * 2 : 4096;
@@ -101,7 +101,7 @@ static bool add_row(Reader *r, const Fields *f, int columns, Table *t) {
 
 bool csv_parse(Arena *a, const char *path, const char *text, size_t n, Array *out, const char *const **header,
                const char **error) {
-    Reader r = {.a = a, .path = path, .at = text, .end = text + n, .error = error};
+    CsvReader r = {.a = a, .path = path, .at = text, .end = text + n, .error = error};
     Fields f = {0};
     Table t = {0};
     int columns = -1;

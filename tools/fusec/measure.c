@@ -15,9 +15,9 @@ typedef struct Meter {
     uint64_t (*kernels)(ptxsim_kernel *to, uint64_t room);
 } Meter;
 
-typedef struct Total {
+typedef struct MeasuredTotal {
     double predicted, counted, asked, moved;
-} Total;
+} MeasuredTotal;
 
 static bool meter_open(Meter *m) {
     *m = (Meter){.library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL)};
@@ -60,16 +60,16 @@ static const Kernel *find_kernel(const Module *m, const char *name) {
     return NULL;
 }
 
-static void print_bytes(const char *name, const char *launches, const Total *t) {
+static void print_bytes(const char *name, const char *launches, const MeasuredTotal *t) {
     printf("  %-28s %6s %12.6f %12.6f %7.3f %12.6f %12.6f\n", name, launches, t->predicted * 1e-6, t->counted * 1e-6,
            t->predicted > 0 ? t->counted / t->predicted : 0, t->asked * 1e-6, t->moved * 1e-6);
 }
 
-static void print_kernel(const Module *m, const ptxsim_kernel *x, Total *sum) {
+static void print_kernel(const Module *m, const ptxsim_kernel *x, MeasuredTotal *sum) {
     const Kernel *k = find_kernel(m, x->name);
     const KernelCost c = k ? kernel_cost(k) : (KernelCost){0};
     char launches[24];
-    const Total t = {.predicted = (c.bytes_read + c.bytes_written) * (double)x->launches,
+    const MeasuredTotal t = {.predicted = (c.bytes_read + c.bytes_written) * (double)x->launches,
                      .counted = (double)(x->unique_load_bytes + x->unique_store_bytes),
                      .asked = (double)(x->load_bytes + x->store_bytes),
                      .moved = 32 * (double)(x->load_sectors + x->store_sectors)};
@@ -79,7 +79,7 @@ static void print_kernel(const Module *m, const ptxsim_kernel *x, Total *sum) {
 }
 
 static bool print_entry(Run *r, const Meter *meter, Entry e, ptxsim_kernel *x) {
-    Total sum = {0};
+    MeasuredTotal sum = {0};
     meter->count(1);
     /* gradients are added to, as kernel_cost takes them to be: what stands under a condition counts as done */
     if (!run_call(r, e, 1, e == ENTRY_GRAD)) return false;

@@ -5,14 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct Reader {
+typedef struct NpyReader {
     Arena *a;
     const char *path;
     const char *at, *end; /* of the dictionary */
     const char **error;
-} Reader;
+} NpyReader;
 
-__attribute__((format(printf, 2, 3))) static bool fail(const Reader *r, const char *fmt, ...) {
+__attribute__((format(printf, 2, 3))) static bool fail(const NpyReader *r, const char *fmt, ...) {
     va_list ap;
     va_start(ap, fmt);
     *r->error = arena_printf(r->a, "%s: %s", r->path, arena_vprintf(r->a, fmt, ap));
@@ -20,16 +20,16 @@ __attribute__((format(printf, 2, 3))) static bool fail(const Reader *r, const ch
     return false;
 }
 
-static void skip(Reader *r) {
+static void skip(NpyReader *r) {
     while (r->at < r->end && (*r->at == ' ' || *r->at == '\n' || *r->at == '\t')) r->at++;
 }
-static bool accept(Reader *r, char c) {
+static bool accept(NpyReader *r, char c) {
     skip(r);
     if (r->at == r->end || *r->at != c) return false;
     r->at++;
     return true;
 }
-static bool word(Reader *r, const char *w) {
+static bool word(NpyReader *r, const char *w) {
     const size_t n = strlen(w);
     skip(r);
     if ((size_t)(r->end - r->at) < n || memcmp(r->at, w, n)) return false;
@@ -38,7 +38,7 @@ static bool word(Reader *r, const char *w) {
 }
 
 /* 'text' or "text"; without escapes, which no key or type has. */
-static bool quoted(Reader *r, const char **text, size_t *n) {
+static bool quoted(NpyReader *r, const char **text, size_t *n) {
     skip(r);
     if (r->at == r->end || (*r->at != '\'' && *r->at != '"')) return false;
     const char *start = r->at + 1, *stop = memchr(start, *r->at, (size_t)(r->end - start));
@@ -49,7 +49,7 @@ static bool quoted(Reader *r, const char **text, size_t *n) {
     return true;
 }
 
-static bool read_type(Reader *r, Array *x) {
+static bool read_type(NpyReader *r, Array *x) {
     const char *s;
     size_t n;
     if (!quoted(r, &s, &n)) return fail(r, "arrays of records are not read, only of numbers");
@@ -62,7 +62,7 @@ static bool read_type(Reader *r, Array *x) {
     return fail(r, "element type %.*s is not read", (int)(n < 20 ? n : 20), s);
 }
 
-static bool read_shape(Reader *r, Array *x) {
+static bool read_shape(NpyReader *r, Array *x) {
     if (!accept(r, '(')) return fail(r, "corrupt header: no shape");
     while (!accept(r, ')')) {
         int64_t v = 0;
@@ -82,7 +82,7 @@ static bool read_shape(Reader *r, Array *x) {
     return true;
 }
 
-static bool read_field(Reader *r, Array *x, unsigned *seen) {
+static bool read_field(NpyReader *r, Array *x, unsigned *seen) {
     static const char *const keys[] = {"descr", "fortran_order", "shape"};
     const char *key;
     size_t n;
@@ -100,7 +100,7 @@ static bool read_field(Reader *r, Array *x, unsigned *seen) {
     return fail(r, "corrupt header: unknown key %.*s", (int)(n < 20 ? n : 20), key);
 }
 
-static bool read_dictionary(Reader *r, Array *x) {
+static bool read_dictionary(NpyReader *r, Array *x) {
     unsigned seen = 0;
     if (!accept(r, '{')) return fail(r, "corrupt header");
     while (!accept(r, '}')) {
@@ -113,7 +113,7 @@ static bool read_dictionary(Reader *r, Array *x) {
 }
 
 bool npy_parse(Arena *a, const char *path, const uint8_t *bytes, size_t n, Array *out, const char **error) {
-    Reader r = {.a = a, .path = path, .error = error};
+    NpyReader r = {.a = a, .path = path, .error = error};
     *out = (Array){0};
     if (n < 10 || memcmp(bytes, "\x93NUMPY", 6)) return fail(&r, n ? "not a .npy file" : "empty file");
     if (bytes[6] < 1 || bytes[6] > 3) return fail(&r, ".npy version %d is not read", bytes[6]);

@@ -9,15 +9,15 @@
 
 enum { MAX_HEADER = 100 << 20 };
 
-typedef struct Reader {
+typedef struct SafetensorsReader {
     Arena *a;
     const char *path;
     const uint8_t *data; /* behind the header */
     int64_t bytes;       /* of data */
     const char **error;
-} Reader;
+} SafetensorsReader;
 
-__attribute__((format(printf, 2, 3))) static bool fail(const Reader *r, const char *fmt, ...) {
+__attribute__((format(printf, 2, 3))) static bool fail(const SafetensorsReader *r, const char *fmt, ...) {
     va_list ap;
     va_start(ap, fmt);
     *r->error = arena_printf(r->a, "%s: %s", r->path, arena_vprintf(r->a, fmt, ap));
@@ -31,7 +31,7 @@ static int find_element(const char *name) {
     return -1;
 }
 
-static bool read_shape(const Reader *r, const char *name, const json_t *shape, Array *x) {
+static bool read_shape(const SafetensorsReader *r, const char *name, const json_t *shape, Array *x) {
     if (!json_is_array(shape)) return fail(r, "tensor %s has no shape", name);
     if (json_array_size(shape) > MAX_RANK) return fail(r, "tensor %s has more than %d dimensions", name, MAX_RANK);
     x->rank = (int)json_array_size(shape);
@@ -44,7 +44,7 @@ static bool read_shape(const Reader *r, const char *name, const json_t *shape, A
     return true;
 }
 
-static bool read_tensor(const Reader *r, const char *name, const json_t *entry, Array *x) {
+static bool read_tensor(const SafetensorsReader *r, const char *name, const json_t *entry, Array *x) {
     const json_t *dtype = json_object_get(entry, "dtype"), *span = json_object_get(entry, "data_offsets");
     const int e = json_is_string(dtype) ? find_element(json_string_value(dtype)) : -1;
     if (e < 0)
@@ -71,7 +71,7 @@ static bool read_tensor(const Reader *r, const char *name, const json_t *entry, 
 static void take_memory(void) { json_set_alloc_funcs(memory_alloc, free); }
 
 /* The parsed header, to be released; NULL with the error set.  *start: where the data begins. */
-static json_t *read_header(const Reader *r, const uint8_t *bytes, size_t n, size_t *start) {
+static json_t *read_header(const SafetensorsReader *r, const uint8_t *bytes, size_t n, size_t *start) {
     uint64_t length = 0;
     if (n < 8) {
         fail(r, n ? "truncated: no header" : "empty file");
@@ -106,7 +106,7 @@ static int by_data(const void *x, const void *y) {
 }
 
 /* As the format asks, each byte of the data belongs to one tensor. */
-static bool check_coverage(const Reader *r, const Arrays *list) {
+static bool check_coverage(const SafetensorsReader *r, const Arrays *list) {
     Array *sorted = ARENA_ARRAY(r->a, Array, list->n + 1);
     const uint8_t *end = r->data;
     if (list->n) memcpy(sorted, list->at, sizeof *sorted * (size_t)list->n);
@@ -122,7 +122,7 @@ static bool check_coverage(const Reader *r, const Arrays *list) {
 }
 
 bool safetensors_parse(Arena *a, const char *path, const uint8_t *bytes, size_t n, Arrays *out, const char **error) {
-    Reader r = {.a = a, .path = path, .error = error};
+    SafetensorsReader r = {.a = a, .path = path, .error = error};
     size_t start;
     json_t *root = read_header(&r, bytes, n, &start);
     if (!root) return false;
@@ -144,7 +144,7 @@ bool safetensors_parse(Arena *a, const char *path, const uint8_t *bytes, size_t 
 
 const char *safetensors_metadata(Arena *a, const uint8_t *bytes, size_t n, const char *key) {
     const char *ignored;
-    const Reader r = {.a = a, .path = "", .error = &ignored};
+    const SafetensorsReader r = {.a = a, .path = "", .error = &ignored};
     size_t start;
     json_t *root = read_header(&r, bytes, n, &start);
     const char *text = json_string_value(json_object_get(json_object_get(root, "__metadata__"), key));

@@ -157,7 +157,7 @@ static double counted(const TuneDevice *d, const Target *t) {
     if (d->kernels(&k, 1) != 1) return 0;
     const Counters c = {
 #define COUNTER(name, meaning) .name = k.name,
-#include "tools/ptxsim/exec/counters.def"
+#include "tools/ptxsim/ptx/counters.def"
 #undef COUNTER
     };
     return 1e6 * seconds[roofline(&c, t, seconds)];

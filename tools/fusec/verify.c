@@ -136,12 +136,12 @@ static void print_findings(const Verify *v) {
                 print_finding(v, (Entry)e, &v->targets.at[i], r);
 }
 
-typedef struct Total {
+typedef struct VerifyTotal {
     int64_t elements, wrong, undecided;
-} Total;
+} VerifyTotal;
 
-static Total total_of(const Verify *v, const VerifyTarget *t) {
-    Total sum = {0};
+static VerifyTotal total_of(const Verify *v, const VerifyTarget *t) {
+    VerifyTotal sum = {0};
     for (int e = 0; e < ENTRY_COUNT; e++)
         for (int r = 0; t->finding[e] && r < v->graph[e]->results.n; r++) {
             sum.elements += t->finding[e][r].elements;
@@ -154,7 +154,7 @@ static Total total_of(const Verify *v, const VerifyTarget *t) {
 static void print_verdicts(Verify *v) {
     for (int i = 0; i < v->targets.n; i++) {
         const VerifyTarget *t = &v->targets.at[i];
-        const Total sum = total_of(v, t);
+        const VerifyTotal sum = total_of(v, t);
         printf("%s: ", t->name);
         if (t->failed) v->bad = true;
         if (t->failed)

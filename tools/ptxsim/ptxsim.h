@@ -36,7 +36,7 @@ typedef struct ptxsim_kernel {
     const char *name;
     uint64_t launches;
 #define COUNTER(name, meaning) uint64_t name;
-#include "tools/ptxsim/exec/counters.def"
+#include "tools/ptxsim/ptx/counters.def"
 #undef COUNTER
 } ptxsim_kernel;
 /* Forgets the figures; kernels launched from now on are counted (or no longer).  PTXSIM_STATS=1 and PTXSIM_STATS_FILE

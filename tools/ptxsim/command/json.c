@@ -19,7 +19,7 @@ static json_t *kernel_object(const KernelRecord *r, const Target *t) {
     json_t *o = json_pack("{s:s, s:I}", "name", r->name, "launches", (json_int_t)r->launches);
     json_t *matrix = json_object(), *least = json_object();
 #define COUNTER(field, meaning) json_object_set_new(o, #field, number(r->count.field));
-#include "tools/ptxsim/exec/counters.def"
+#include "tools/ptxsim/ptx/counters.def"
 #undef COUNTER
     for (size_t k = 0; k < r->shapes; k++) json_object_set_new(matrix, r->matrix[k].name, number(r->matrix[k].value));
     for (int b = 0; b < BOUNDS; b++) json_object_set_new(least, bound_name((Bound)b), json_real(seconds[b]));

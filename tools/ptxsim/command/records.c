@@ -35,7 +35,7 @@ static bool add_mix(const char *name, const char *prefix, uint64_t *to, uint64_t
 static void add_figure(KernelRecord *r, const char *name, uint64_t value) {
     if (!strcmp(name, "launches")) r->launches += value;
 #define COUNTER(field, meaning) else if (!strcmp(name, #field)) r->count.field += value;
-#include "tools/ptxsim/exec/counters.def"
+#include "tools/ptxsim/ptx/counters.def"
 #undef COUNTER
     else if (!strncmp(name, "matrix.", 7)) add_matrix(r, name + 7, value);
     else if (!add_mix(name, "warps.", r->warps, value)) add_mix(name, "threads.", r->threads, value);

@@ -1,7 +1,7 @@
 /* The least time that a kernel's figures allow. */
 #pragma once
 #include "ir/target.h"
-#include "tools/ptxsim/exec/counters.h"
+#include "tools/ptxsim/ptx/counters.h"
 
 typedef enum Bound { BOUND_MEMORY, BOUND_ARITHMETIC, BOUND_MATRIX, BOUND_SHARED, BOUND_ISSUE, BOUNDS } Bound;
 const char *bound_name(Bound);

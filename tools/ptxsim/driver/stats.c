@@ -49,7 +49,7 @@ bool stats_add(const char *kernel, const Figures *f) {
 static void print_kernel(FILE *f, const KernelStats *s) {
     fprintf(f, "ptxsim: stats: %s launches=%" PRIu64, s->name, s->launches);
 #define COUNTER(name, meaning) fprintf(f, " " #name "=%" PRIu64, s->figures.count.name);
-#include "tools/ptxsim/exec/counters.def"
+#include "tools/ptxsim/ptx/counters.def"
 #undef COUNTER
     for (int k = 0; k < MIX_COUNT; k++)
         if (s->figures.warps[k])
@@ -93,7 +93,7 @@ EXPORTED uint64_t ptxsimKernels(ptxsim_kernel *to, uint64_t room) {
         if (n >= room) continue;
         to[n] = (ptxsim_kernel){.name = s->name, .launches = s->launches,
 #define COUNTER(name, meaning) .name = s->figures.count.name,
-#include "tools/ptxsim/exec/counters.def"
+#include "tools/ptxsim/ptx/counters.def"
 #undef COUNTER
         };
     }

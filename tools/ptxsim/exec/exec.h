@@ -2,7 +2,7 @@
  * mask, runs divergent code and joins it again at immediate post-dominators. */
 #pragma once
 #include "tools/ptxsim/exec/clock.h"
-#include "tools/ptxsim/exec/counters.h"
+#include "tools/ptxsim/ptx/counters.h"
 #include "tools/ptxsim/exec/memory.h"
 #include "tools/ptxsim/ptx/handlers.h"
 #include "tools/ptxsim/exec/report.h"

@@ -1,7 +1,7 @@
 /* Which words of global memory a launch reads and which it writes.  Distinct sectors are what the device's memory must at
  * least move; everything beyond them may be served by caches.  Clusters on several host threads add to it at once. */
 #pragma once
-#include "tools/ptxsim/exec/counters.h"
+#include "tools/ptxsim/ptx/counters.h"
 #include "tools/ptxsim/exec/memory.h"
 
 typedef struct Footprint Footprint;

@@ -253,18 +253,18 @@ void mbarrier_system_arrive(AsyncOp *op, Mbarrier *m, uint32_t count) {
 static uint64_t state_of(const Mbarrier *m) { return (uint64_t)m->phase << 32 | UINT64_C(1) << 31 | m->pending; }
 
 /* The object that the lane before released into, and in which phase: the warp's past is joined once. */
-typedef struct Released {
+typedef struct LastRelease {
     const Mbarrier *object;
     uint32_t phase;
-} Released;
+} LastRelease;
 
-static void release_into(Warp *w, Mbarrier *m, Released *last) {
+static void release_into(Warp *w, Mbarrier *m, LastRelease *last) {
     if (last->object == m && last->phase == m->phase) return;
-    *last = (Released){m, m->phase};
+    *last = (LastRelease){m, m->phase};
     if (!clock_release(w, &m->arriving)) cluster_no_memory(w->cluster);
 }
 
-static void arrive_lane(Warp *w, int lane, const MbarrierForm *f, Released *last) {
+static void arrive_lane(Warp *w, int lane, const MbarrierForm *f, LastRelease *last) {
     const uint64_t address = pointer_at(w, &f->at, lane);
     const bool counts = f->op == MBARRIER_ARRIVE || f->op == MBARRIER_ARRIVE_DROP;
     Mbarrier *m = mbarrier_at(w, lane, f->at.space, address, f->state.base == BASE_NONE);
@@ -291,7 +291,7 @@ static void arrive_lane(Warp *w, int lane, const MbarrierForm *f, Released *last
 
 void exec_mbarrier(Warp *w, const Inst *i, uint32_t mask) {
     const MbarrierForm *f = i->more;
-    Released last = {0};
+    LastRelease last = {0};
     for (int l = 0; l < WARP; l++) {
         if (!(mask >> l & 1)) continue;
         if (f->op == MBARRIER_INIT) mbarrier_init(w, l, f);

@@ -37,7 +37,7 @@ void profile_merge(Profile *p, Tally *t) {
 void mix_find(const char *name, uint8_t *mix, uint8_t *flops) {
     static const struct { const char *prefix; uint8_t mix, flops; } ROWS[] = {
 #define MIX_OP(prefix, id, flops) {prefix, MIX_##id, flops},
-#include "tools/ptxsim/exec/mix.def"
+#include "tools/ptxsim/ptx/mix.def"
     };
     *mix = MIX_TYPED;
     *flops = 0;

@@ -4,17 +4,17 @@
 #include <stdlib.h>
 
 /* What releases of one scope from one place passed on. */
-typedef struct Released {
+typedef struct SyncRelease {
     uint8_t scope;
     uint64_t cluster;
     uint32_t block;  /* rank */
     SyncClock clock; /* as of `cluster` */
     Past *past;      /* the same, for other clusters; made when wanted */
-    struct Released *next;
-} Released;
+    struct SyncRelease *next;
+} SyncRelease;
 
 struct Location {
-    Released *first;
+    SyncRelease *first;
 };
 
 /* What the warp's fences and ordered accesses have left for each other. */
@@ -26,7 +26,7 @@ typedef struct Fences {
 } Fences;
 
 /* ---- locations -------------------------------------------------------------------------------------------- */
-static void released_free(Released *r) {
+static void released_free(SyncRelease *r) {
     sync_clock_clear(&r->clock);
     past_drop(r->past);
     free(r);
@@ -34,7 +34,7 @@ static void released_free(Released *r) {
 
 static void location_clear(struct Location *l) {
     while (l->first) {
-        Released *r = l->first;
+        SyncRelease *r = l->first;
         l->first = r->next;
         released_free(r);
     }
@@ -66,20 +66,20 @@ static struct Location **location_at(Warp *w, Space space, uint64_t address, boo
     return shadow_location(w->cluster->table, &p->shadow, at / 4, cluster, make);
 }
 
-static Released *released_at(struct Location *l, const Warp *w, uint8_t scope) {
+static SyncRelease *released_at(struct Location *l, const Warp *w, uint8_t scope) {
     const uint32_t block = w->block->rank;
-    for (Released *r = l->first; r; r = r->next)
+    for (SyncRelease *r = l->first; r; r = r->next)
         if (r->scope == scope && r->cluster == w->cluster->linear && r->block == block) return r;
-    Released *r = calloc(1, sizeof *r);
+    SyncRelease *r = calloc(1, sizeof *r);
     if (!r) return NULL;
-    *r = (Released){.scope = scope, .cluster = w->cluster->linear, .block = block, .next = l->first};
+    *r = (SyncRelease){.scope = scope, .cluster = w->cluster->linear, .block = block, .next = l->first};
     l->first = r;
     return r;
 }
 
 /* ---- release ---------------------------------------------------------------------------------------------- */
 static void leave(Warp *w, struct Location *l, uint8_t scope, const SyncClock *what) {
-    Released *r = released_at(l, w, scope);
+    SyncRelease *r = released_at(l, w, scope);
     if (!r) {
         w->cluster->launch->out_of_memory = true;
         return;
@@ -114,13 +114,13 @@ void sync_before_write(Warp *w, Space space, uint8_t order, uint8_t scope, const
 
 /* ---- acquire ---------------------------------------------------------------------------------------------- */
 /* The scope that both sides need. */
-static uint8_t distance(const Warp *w, const Released *r) {
+static uint8_t distance(const Warp *w, const SyncRelease *r) {
     if (r->cluster != w->cluster->linear) return SCOPED_GPU;
     return r->block == w->block->rank ? SCOPED_CTA : SCOPED_CLUSTER;
 }
 
 /* Into a clock of w's cluster. */
-static void take(const Warp *w, Released *r, SyncClock *to) {
+static void take(const Warp *w, SyncRelease *r, SyncClock *to) {
     Cluster *c = w->cluster;
     if (r->cluster == c->linear) {
         sync_clock_join(c, to, &r->clock);
@@ -148,7 +148,7 @@ void sync_after_read(Warp *w, Space space, uint8_t order, uint8_t scope, const u
         if (!l || !*l) continue;
         Fences *f = acquires(order) ? NULL : fences_of(w);
         if (!acquires(order) && !f) continue;
-        for (Released *r = (*l)->first; r; r = r->next)
+        for (SyncRelease *r = (*l)->first; r; r = r->next)
             if (r->clock.seen && distance(w, r) <= r->scope && distance(w, r) <= scope)
                 take(w, r, f ? &f->noticed[distance(w, r) - SCOPED_CTA] : &now);
     }

@@ -1,7 +1,7 @@
 /* A PTX module, decoded once: every operand is a resolved slot, every instruction has its handler.
  * Source: the PTX ISA manual, versions 7.0 to 8.x. */
 #pragma once
-#include "tools/ptxsim/exec/counters.h"
+#include "tools/ptxsim/ptx/counters.h"
 #include "tools/ptxsim/ptx/arena.h"
 #include <stdbool.h>
 #include <stddef.h>
