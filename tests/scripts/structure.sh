@@ -64,6 +64,12 @@ rule_passes_have_files() { # one pass, one file: every name of the table has its
     done
 }
 
+rule_rooms_of_passes_have_a_page() { # which says what each file is there for
+    find passes -mindepth 2 -name '*.c' | sort | while read -r file; do
+        grep -q "\`$(basename "$file")\`" passes/README.md || echo "$file:1:passes/README.md does not name it"
+    done
+}
+
 rule_functions_are_called() { # what a header declares is used by more than its definition; names made from a table apart
     find ir passes codegen frontend tools tests -name '*.[chly]' -o -name '*.def' 2>/dev/null | sort | xargs awk '
         FILENAME ~ /^(ir|passes|codegen|frontend|tools\/fusec)\/.*\.h$/ && /^[a-zA-Z].*[ *][a-z_0-9]+\(.*[;,]$/ && !/^(static|typedef)/ {
@@ -129,6 +135,7 @@ bad_functions_are_short() {
     mkdir -p ir passes codegen frontend runtime tools && { echo 'int x(void) {'; yes '    f();' | head -51; echo '}'; } >ir/x.c
 }
 bad_functions_are_called() { mkdir -p ir && echo 'int unused(void);' >ir/x.h && echo 'int unused(void) { return 1; }' >ir/x.c; }
+bad_rooms_of_passes_have_a_page() { mkdir -p passes/plan && echo 'No page.' >passes/README.md && : >passes/plan/x.c; }
 bad_passes_have_files() { mkdir -p passes && sed -n '/^GRAPH_PASS(/{p;q;}' "$SRC/passes/passes.def" >passes/passes.def; }
 
 for rule in $(sed -n 's/^rule_\([a-z_]*\)().*/\1/p' "$0"); do
