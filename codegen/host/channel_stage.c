@@ -71,10 +71,6 @@ static int64_t stage_pitch(const Channelwise *d, int s) {
     return s == INNER ? d->strip : d->strip * (p.last - p.first + 1);
 }
 
-static LLVMValueRef element(const Emit *e, LLVMValueRef p, LLVMValueRef offset) {
-    return LLVMBuildGEP2(e->b, e->f32, p, &offset, 1, "");
-}
-
 static LLVMValueRef by(const Emit *e, LLVMValueRef i, int64_t pitch) {
     return LLVMBuildMul(e->b, i, emit_i64(e, pitch), "");
 }
@@ -84,9 +80,9 @@ static void copy_strip(const Channelwise *d, LLVMValueRef to, LLVMValueRef from)
     const int lanes = d->machine->vector;
     LLVMTypeRef vector = LLVMVectorType(e->f32, (unsigned)lanes);
     for (int i = 0; i < d->strip; i += lanes) {
-        LLVMValueRef v = LLVMBuildLoad2(e->b, vector, element(e, from, emit_i64(e, i)), "");
+        LLVMValueRef v = LLVMBuildLoad2(e->b, vector, emit_f32_at(e, from, emit_i64(e, i)), "");
         LLVMSetAlignment(v, 4);
-        LLVMSetAlignment(LLVMBuildStore(e->b, v, element(e, to, emit_i64(e, i))), 4);
+        LLVMSetAlignment(LLVMBuildStore(e->b, v, emit_f32_at(e, to, emit_i64(e, i))), 4);
     }
 }
 
@@ -103,8 +99,8 @@ static void copy_side(Channelwise *d, int s, LLVMValueRef to, LLVMValueRef from)
     first[1] = limit[0], end[1] = limit[1];
     HostCounter c =
         counter_open(d->ke, emit_intrinsic(e, "llvm.smax", 2, first), emit_intrinsic(e, "llvm.smin", 2, end), 1);
-    copy_side(d, s + 1, element(e, to, by(e, c.i, stage_pitch(d, s))),
-              element(e, from, by(e, c.i, d->window.pitch[d->side[s].subscript])));
+    copy_side(d, s + 1, emit_f32_at(e, to, by(e, c.i, stage_pitch(d, s))),
+              emit_f32_at(e, from, by(e, c.i, d->window.pitch[d->side[s].subscript])));
     counter_close(d->ke, &c);
 }
 
@@ -118,7 +114,7 @@ LLVMValueRef channel_stage(Channelwise *d, LLVMValueRef x) {
     const Emit *e = d->ke->e;
     int64_t back = 0;
     for (int s = 0; s < SIDES; s++) back -= places_of(d, s).first * stage_pitch(d, s);
-    LLVMValueRef at = element(e, d->stage, emit_i64(e, back));
+    LLVMValueRef at = emit_f32_at(e, d->stage, emit_i64(e, back));
     copy_side(d, 0, at, x);
     return at;
 }

@@ -151,8 +151,7 @@ typedef struct ChannelPointers {
 
 static LLVMValueRef moved(const Channelwise *d, LLVMValueRef p, LLVMValueRef by, int64_t stride) {
     const Emit *e = d->ke->e;
-    LLVMValueRef offset = LLVMBuildMul(e->b, by, emit_i64(e, stride), "");
-    return LLVMBuildGEP2(e->b, e->f32, p, &offset, 1, "");
+    return emit_f32_at(e, p, LLVMBuildMul(e->b, by, emit_i64(e, stride), ""));
 }
 
 static ChannelPointers moved_along(const Channelwise *d, ChannelPointers at, int axis, LLVMValueRef by) {

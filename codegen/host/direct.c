@@ -146,8 +146,8 @@ static void transpose(const Direct *d, const PanelMemory *m, LLVMValueRef count,
     HostCounter n = counter_open(ke, emit_i64(e, 0), columns, lanes);
     HostCounter k = counter_open(ke, emit_i64(e, 0), count, lanes);
     LLVMValueRef args[] = {
-        element_at(e, m->transposed, LLVMBuildAdd(e->b, LLVMBuildMul(e->b, n.i, length, ""), k.i, "")), length,
-        element_at(e, m->panel, LLVMBuildAdd(e->b, LLVMBuildMul(e->b, k.i, panel, ""), n.i, "")), panel};
+        emit_f32_at(e, m->transposed, LLVMBuildAdd(e->b, LLVMBuildMul(e->b, n.i, length, ""), k.i, "")), length,
+        emit_f32_at(e, m->panel, LLVMBuildAdd(e->b, LLVMBuildMul(e->b, k.i, panel, ""), n.i, "")), panel};
     emit_call(e, fn, sizeof args / sizeof *args, args);
     counter_close(ke, &k);
     counter_close(ke, &n);
@@ -172,7 +172,7 @@ static void pack_panel(const Direct *d, const PanelMemory *m, int64_t width) {
     for (int i = 0; i < d->columns.n_axes; i++) stride[d->columns.axis[i]] = emit_i64(e, 0); /* one lane */
     stride[d->inner_column] = emit_i64(e, m->transposed ? m->length : 1);
     LLVMValueRef columns = lanes_of(d, d->inner_column);
-    s.pack.memory = element_at(e, m->transposed ? m->transposed : m->panel, origin);
+    s.pack.memory = emit_f32_at(e, m->transposed ? m->transposed : m->panel, origin);
     nest_emit(ke, &axes, 1, &s);
     if (m->transposed) transpose(d, m, count, columns, width);
 }
@@ -184,8 +184,8 @@ static void multiply_run(const Direct *d, LLVMValueRef *lane, Cursor at, MicroSh
     const Emit *e = ke->e;
     HostCounter c = counter_open(ke, emit_i64(e, from), emit_i64(e, end), shape.side[1].rows);
     Level level[MAX_TILE_AXES];
-    at.x = element_at(e, at.x, plus(d, emit_i64(e, 0), c.i, d->block_x));
-    at.c = element_at(e, at.c, plus(d, emit_i64(e, 0), c.i, d->block_c));
+    at.x = emit_f32_at(e, at.x, plus(d, emit_i64(e, 0), c.i, d->block_x));
+    at.c = emit_f32_at(e, at.c, plus(d, emit_i64(e, 0), c.i, d->block_c));
     direct_multiply(d, level, direct_levels(d, shape.taps.n > 0, lane, level), at, shape);
     counter_close(ke, &c);
 }
@@ -227,8 +227,8 @@ static void multiply_rows(const Direct *d, int n, LLVMValueRef *lane, Cursor at,
     const int axis = d->row_axis[n];
     HostCounter c = counter_open(ke, emit_i64(e, 0), lanes_of(d, axis), 1);
     Cursor next = at;
-    next.x = element_at(e, at.x, plus(d, emit_i64(e, 0), c.i, d->place.stride[axis]));
-    next.c = element_at(e, at.c, plus(d, emit_i64(e, 0), c.i, d->c_stride[axis]));
+    next.x = emit_f32_at(e, at.x, plus(d, emit_i64(e, 0), c.i, d->place.stride[axis]));
+    next.c = emit_f32_at(e, at.c, plus(d, emit_i64(e, 0), c.i, d->c_stride[axis]));
     lane[axis] = LLVMBuildAdd(e->b, ke->lo[axis], c.i, "");
     multiply_rows(d, n + 1, lane, next, vectors);
     lane[axis] = NULL;
@@ -245,7 +245,7 @@ static void multiply_panels(const Direct *d, const PanelMemory *m, LLVMValueRef 
         const int k = d->over.axis[i];
         if (!d->flipped[k]) continue;
         LLVMValueRef last = LLVMBuildSub(e->b, lanes_of(d, k), emit_i64(e, 1), "");
-        x0 = element_at(e, x0, plus(d, emit_i64(e, 0), last, d->place.stride[k]));
+        x0 = emit_f32_at(e, x0, plus(d, emit_i64(e, 0), last, d->place.stride[k]));
     }
     for (int i = 0; i < 2; i++) {
         const Split *s = &d->column_split;
@@ -258,7 +258,7 @@ static void multiply_panels(const Direct *d, const PanelMemory *m, LLVMValueRef 
         ke->lo[axis] = c.i;
         ke->hi[axis] = emit_intrinsic(e, "llvm.smin", 2, next);
         pack_panel(d, m, width);
-        multiply_rows(d, 0, lane, (Cursor){x0, m->panel, element_at(e, c0, c.i)}, s->size[i]);
+        multiply_rows(d, 0, lane, (Cursor){x0, m->panel, emit_f32_at(e, c0, c.i)}, s->size[i]);
         ke->lo[axis] = lo;
         ke->hi[axis] = hi;
         counter_close(ke, &c);
@@ -277,7 +277,7 @@ static void multiply_columns(const Direct *d, int n, const PanelMemory *m, LLVMV
     HostCounter c = counter_open(ke, lo, hi, 1);
     ke->lo[axis] = lane[axis] = c.i;
     ke->hi[axis] = LLVMBuildAdd(e->b, c.i, emit_i64(e, 1), "");
-    multiply_columns(d, n + 1, m, lane, element_at(e, c0, plus(d, emit_i64(e, 0), c.i, d->c_stride[axis])));
+    multiply_columns(d, n + 1, m, lane, emit_f32_at(e, c0, plus(d, emit_i64(e, 0), c.i, d->c_stride[axis])));
     lane[axis] = NULL;
     ke->lo[axis] = lo;
     ke->hi[axis] = hi;

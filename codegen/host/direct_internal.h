@@ -74,10 +74,6 @@ static inline LLVMValueRef units_of(const Direct *d, int axis) {
     return d->window.pairs == axis + 1 ? LLVMBuildLShr(e->b, lanes, emit_i64(e, 1), "") : lanes;
 }
 
-static inline LLVMValueRef element_at(const Emit *e, LLVMValueRef p, LLVMValueRef offset) {
-    return LLVMBuildGEP2(e->b, e->f32, p, &offset, 1, "");
-}
-
 static inline LLVMValueRef plus(const Direct *d, LLVMValueRef x, LLVMValueRef y, int64_t scale) {
     const Emit *e = d->ke->e;
     return LLVMBuildAdd(e->b, x, LLVMBuildMul(e->b, y, emit_i64(e, scale), ""), "");

@@ -35,8 +35,8 @@ static LLVMValueRef level_pitch(const Direct *d, const Level *level, int n, cons
 static Cursor enter_level(const Direct *d, const Level *level, int n, Cursor at, const MicroShape *shape) {
     const Emit *e = d->ke->e;
     if (!level[n].first) return at;
-    at.x = element_at(e, at.x, plus(d, emit_i64(e, 0), level[n].first, level[n].stride));
-    at.y = element_at(e, at.y, LLVMBuildMul(e->b, level[n].first, level_pitch(d, level, n, shape), ""));
+    at.x = emit_f32_at(e, at.x, plus(d, emit_i64(e, 0), level[n].first, level[n].stride));
+    at.y = emit_f32_at(e, at.y, LLVMBuildMul(e->b, level[n].first, level_pitch(d, level, n, shape), ""));
     return at;
 }
 
@@ -82,8 +82,8 @@ void direct_multiply(const Direct *d, const Level *level, int n, Cursor at, Micr
     at = enter_level(d, level, n - 1, at, &shape);
     HostCounter c = counter_open(ke, emit_i64(e, 0), level[n - 1].count, 1);
     Cursor next = at;
-    next.x = element_at(e, at.x, plus(d, emit_i64(e, 0), c.i, level[n - 1].stride));
-    next.y = element_at(e, at.y, LLVMBuildMul(e->b, c.i, level_pitch(d, level, n - 1, &shape), ""));
+    next.x = emit_f32_at(e, at.x, plus(d, emit_i64(e, 0), c.i, level[n - 1].stride));
+    next.y = emit_f32_at(e, at.y, LLVMBuildMul(e->b, c.i, level_pitch(d, level, n - 1, &shape), ""));
     direct_multiply(d, level, n - 1, next, shape);
     counter_close(ke, &c);
 }

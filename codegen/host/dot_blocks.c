@@ -139,7 +139,7 @@ static LLVMValueRef row_at(const Dot *d, const Rows *rows, LLVMValueRef row) {
     const Emit *e = d->ke->e;
     const int64_t pitch = rows->layout == X_ROWS ? d->x_pitch : rows->layout == X_COLUMNS ? 1 : rows->step;
     LLVMValueRef offset = LLVMBuildMul(e->b, LLVMBuildSub(e->b, row, rows->first, ""), emit_i64(e, pitch), "");
-    return rows->layout == X_AWAY ? source_at(d, rows->x, offset) : element_at(e, rows->x, offset);
+    return rows->layout == X_AWAY ? source_at(d, rows->x, offset) : emit_f32_at(e, rows->x, offset);
 }
 
 /* Where a block of C goes: its place, or a block aside, of which what exists is put there afterwards. */
@@ -152,8 +152,8 @@ typedef struct BlockPlace {
 static BlockPlace place_of(const Dot *d, LLVMValueRef row, int height, LLVMValueRef column, int width, bool masked) {
     const Emit *e = d->ke->e;
     BlockPlace p = {.step = d->to.step, .fresh = d->to.fresh};
-    p.at = element_at(e, d->to.memory, LLVMBuildMul(e->b, row, d->to.step, ""));
-    p.at = element_at(e, p.at, column);
+    p.at = emit_f32_at(e, d->to.memory, LLVMBuildMul(e->b, row, d->to.step, ""));
+    p.at = emit_f32_at(e, p.at, column);
     if (!d->edges) return p;
     LLVMValueRef rows = LLVMBuildSub(e->b, dot_lanes(d, &d->rows, d->n_rows), row, ""), high = emit_i64(e, height);
     LLVMValueRef columns = LLVMBuildSub(e->b, dot_lanes(d, &d->columns, d->n_columns), column, "");
@@ -262,7 +262,7 @@ static void against_panels(const Dot *d, const Packed *p, const Rows *rows, LLVM
 static void row_of_blocks(const Dot *d, const Packed *p, const Rows *rows, LLVMValueRef row, int height) {
     const Emit *e = d->ke->e;
     LLVMValueRef none = emit_i64(e, 0), end = dot_lanes(d, &d->columns, d->n_columns), split = none, narrow = end;
-    const YLayout lies = d->y_direct.copied ? Y_COPIED : d->y_direct.near || d->y_direct.swept ? Y_NEAR : Y_AWAY;
+    const YLayout layout = d->y_direct.copied ? Y_COPIED : d->y_direct.near || d->y_direct.swept ? Y_NEAR : Y_AWAY;
     if (d->y_direct.use || d->y_direct.copied) split = dot_whole_panels(d);
     if (d->y_direct.copied) {
         LLVMValueRef first = LLVMBuildICmp(e->b, LLVMIntEQ, row, none, "");
@@ -273,7 +273,7 @@ static void row_of_blocks(const Dot *d, const Packed *p, const Rows *rows, LLVMV
         LLVMValueRef half = emit_i64(e, d->vectors / 2 * d->machine->vector);
         narrow = LLVMBuildSelect(e->b, LLVMBuildICmp(e->b, LLVMIntSLE, rest, half, ""), whole, end, "");
     }
-    against_panels(d, p, rows, row, height, none, split, lies, d->vectors);
+    against_panels(d, p, rows, row, height, none, split, layout, d->vectors);
     against_panels(d, p, rows, row, height, split, narrow, Y_PACKED, d->vectors);
     if (d->vectors > 1) against_panels(d, p, rows, row, height, narrow, end, Y_PACKED, d->vectors / 2);
 }

@@ -10,7 +10,7 @@ static void against(const Dot *d, const Packed *p, LLVMValueRef first, LLVMValue
     const Emit *e = ke->e;
     if (dot_never(LLVMBuildICmp(e->b, LLVMIntSLT, first, end, ""))) return;
     HostCounter n = counter_open(ke, first, end, wide);
-    LLVMValueRef lies = LLVMBuildMul(e->b, n.i, emit_i64(e, d->y_direct.across), "");
+    LLVMValueRef offset = LLVMBuildMul(e->b, n.i, emit_i64(e, d->y_direct.across), "");
     const int64_t lanes = d->machine->vector;
     const MicroShape shape = {.side = {micro_rows(1, 0, 0), micro_rows(d->n_rows, 0, 0)},
                               .vectors = wide,
@@ -23,9 +23,9 @@ static void against(const Dot *d, const Packed *p, LLVMValueRef first, LLVMValue
                               .unroll = 1};
     LLVMValueRef args[MICRO_ARGS] = {[MICRO_X] = d->x_direct.use ? p->x_here : p->x,
                                      [MICRO_X_ROW] = emit_i64(e, d->x_direct.use ? d->x_direct.across : d->x_pitch),
-                                     [MICRO_Y] = element_at(e, p->y_here, lies),
+                                     [MICRO_Y] = emit_f32_at(e, p->y_here, offset),
                                      [MICRO_Y_COLUMN] = emit_i64(e, d->y_direct.across),
-                                     [MICRO_C] = element_at(e, d->to.memory, n.i),
+                                     [MICRO_C] = emit_f32_at(e, d->to.memory, n.i),
                                      [MICRO_C_ROW] = d->to.step,
                                      [MICRO_COUNT] = p->count,
                                      [MICRO_FRESH] = d->to.fresh};

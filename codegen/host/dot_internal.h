@@ -95,8 +95,4 @@ static inline LLVMValueRef source_at(const Dot *d, LLVMValueRef p, LLVMValueRef 
     return LLVMBuildGEP2(e->b, d->pair_axis >= 0 ? e->i16 : e->f32, p, &offset, 1, "");
 }
 
-static inline LLVMValueRef element_at(const Emit *e, LLVMValueRef p, LLVMValueRef offset) {
-    return LLVMBuildGEP2(e->b, e->f32, p, &offset, 1, "");
-}
-
 #endif

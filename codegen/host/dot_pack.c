@@ -58,7 +58,7 @@ static void transpose(const Dot *d, LLVMValueRef from, int64_t pitch, LLVMValueR
     start = LLVMBuildAdd(e->b, start, inside, "");
     HostCounter k = counter_open(ke, emit_i64(e, 0), count, lanes);
     LLVMValueRef target = LLVMBuildAdd(e->b, start, LLVMBuildMul(e->b, k.i, emit_i64(e, d->panel), ""), "");
-    LLVMValueRef args[] = {element_at(e, from, k.i), emit_i64(e, pitch), element_at(e, to, target),
+    LLVMValueRef args[] = {emit_f32_at(e, from, k.i), emit_i64(e, pitch), emit_f32_at(e, to, target),
                            emit_i64(e, d->panel)};
     emit_call(e, micro_transpose(e, lanes, d->pair_axis >= 0), sizeof args / sizeof *args, args);
     counter_close(ke, &k);
@@ -93,9 +93,9 @@ static void pack_strips(const Dot *d, const Packed *p, PackPlace *place, LLVMVal
     place->stride[axis] = emit_i64(e, d->y_pitch);
     HostCounter n = counter_open(ke, emit_i64(e, 0), end, lanes);
     LLVMValueRef stop[2] = {LLVMBuildAdd(e->b, n.i, emit_i64(e, lanes), ""), end};
-    LLVMValueRef lies = whole_squares(d, p, stop[0], end), aside = LLVMBuildNot(e->b, lies, "");
+    LLVMValueRef is_whole = whole_squares(d, p, stop[0], end), aside = LLVMBuildNot(e->b, is_whole, "");
     if (d->y_direct.transposed) {
-        HostBranch whole = branch_open(ke, lies);
+        HostBranch whole = branch_open(ke, is_whole);
         transpose_in_place(d, p, n.i, memory);
         branch_close(ke, &whole);
     }
@@ -120,7 +120,7 @@ static void pack_aside(const Dot *d, PackPlace *place, LLVMValueRef memory, LLVM
         place->stride[d->c->axis[i]] = emit_i64(e, d->c->stride[i] * d->y_pitch);
     pack(ke, d->y, &axes, place);
     HostCounter n = counter_open(ke, emit_i64(e, 0), emit_i64(e, d->n_columns), d->machine->vector);
-    transpose(d, element_at(e, place->memory, LLVMBuildMul(e->b, n.i, emit_i64(e, d->y_pitch), "")), d->y_pitch, n.i, memory,
+    transpose(d, emit_f32_at(e, place->memory, LLVMBuildMul(e->b, n.i, emit_i64(e, d->y_pitch), "")), d->y_pitch, n.i, memory,
          count);
     counter_close(ke, &n);
 }
@@ -182,7 +182,7 @@ void dot_pack_y(const Dot *d, const Packed *p) {
 LLVMValueRef dot_panel_at(const Dot *d, const Packed *p, LLVMValueRef column) {
     const Emit *e = d->ke->e;
     if (d->y_direct.use) column = LLVMBuildSub(e->b, column, dot_whole_panels(d), "");
-    return element_at(e, p->y, LLVMBuildMul(e->b, column, emit_i64(e, d->y_pitch), ""));
+    return emit_f32_at(e, p->y, LLVMBuildMul(e->b, column, emit_i64(e, d->y_pitch), ""));
 }
 
 /* Several axes of rows are packed at once; of one, as many rows as are multiplied next. */

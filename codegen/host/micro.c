@@ -84,7 +84,7 @@ static LLVMValueRef c_vector(const void *user, int row, int vector) {
     const MicroSide *a = &m->s->side[0], *b = &m->s->side[1];
     const int64_t outer = row / b->rows * a->c_row + vector * m->s->lanes;
     LLVMValueRef inner = strides(m, MICRO_C_ROW, b->c_row, row % b->rows);
-    return micro_element(e, m->arg[MICRO_C], LLVMBuildAdd(e->b, inner, emit_i64(e, outer), ""));
+    return emit_f32_at(e, m->arg[MICRO_C], LLVMBuildAdd(e->b, inner, emit_i64(e, outer), ""));
 }
 
 /* Element n of each of the groups at p, a lane for each result. */
@@ -163,11 +163,11 @@ static void prefetch_ahead(const Micro *m, const MicroFactor *f, LLVMValueRef p,
     int64_t ahead = f->ahead;
     if (ahead <= 0) return;
     if (f->run) {
-        p = micro_element(e, p, LLVMBuildMul(e->b, m->arg[MICRO_CHANNEL], emit_i64(e, places - 1), ""));
+        p = emit_f32_at(e, p, LLVMBuildMul(e->b, m->arg[MICRO_CHANNEL], emit_i64(e, places - 1), ""));
         ahead -= at * (f->run - m->s->lanes);
     }
     for (int64_t line = 0; line < m->s->lanes; line += MICRO_LINE)
-        prefetch(e, micro_element(e, p, emit_i64(e, ahead + line)), TO_READ, SECOND);
+        prefetch(e, emit_f32_at(e, p, emit_i64(e, ahead + line)), TO_READ, SECOND);
 }
 
 /* What lies ahead of a place; of a run only what neither the block beside this one fetches nor the one before did. */
@@ -195,7 +195,7 @@ static void load_factors(const Micro *m, int64_t n, LLVMValueRef *factor) {
                 prefetch_ahead(m, &m->s->y, p, l, b->taps);
                 *factor = load_y(m, p);
                 if (m->arg[MICRO_PACKED])
-                    emit_store_f32(e, *factor, micro_element(e, micro_get(m->block, m->packed), column), NULL);
+                    emit_store_f32(e, *factor, emit_f32_at(e, micro_get(m->block, m->packed), column), NULL);
                 factor++;
             }
 }
@@ -257,7 +257,7 @@ static void terms(const Micro *m) {
 static void advance(const Micro *m, int level, LLVMValueRef x, LLVMValueRef y) {
     const Emit *e = emit_of(m);
     const int single = m->s->y.raw && level == 0 ? 2 : 1; /* of a pair */
-    micro_set(m->block, m->x, micro_element(e, x, strides(m, MICRO_X_STEP + level, m->s->x.step[level], 1)));
+    micro_set(m->block, m->x, emit_f32_at(e, x, strides(m, MICRO_X_STEP + level, m->s->x.step[level], 1)));
     micro_set(m->block, m->y, source_at(m, &m->s->y, y, strides(m, MICRO_Y_STEP + level, m->s->y.step[level], single)));
     for (int i = 0; i < 2 && m->s->place_step && level == 0; i++) {
         LLVMValueRef place = micro_get(m->block, m->place[i]);
@@ -265,7 +265,7 @@ static void advance(const Micro *m, int level, LLVMValueRef x, LLVMValueRef y) {
     }
     if (level > 0 || !m->arg[MICRO_PACKED]) return;
     LLVMValueRef packed = micro_get(m->block, m->packed);
-    micro_set(m->block, m->packed, micro_element(e, packed, emit_i64(e, m->s->y.step[0])));
+    micro_set(m->block, m->packed, emit_f32_at(e, packed, emit_i64(e, m->s->y.step[0])));
 }
 
 static void one_step(const Micro *m) {
@@ -290,7 +290,7 @@ static void loop(const Micro *m, LLVMValueRef trips, int64_t steps, const Walk *
     if (walk) {
         LLVMValueRef at = micro_get(m->block, place);
         for (int64_t i = 0; i < walk->lines; i++)
-            prefetch(e, micro_element(e, at, emit_i64(e, i * MICRO_LINE)), walk->intent, INNERMOST);
+            prefetch(e, emit_f32_at(e, at, emit_i64(e, i * MICRO_LINE)), walk->intent, INNERMOST);
         micro_set(m->block, place, LLVMBuildGEP2(e->b, e->i8, at, (LLVMValueRef[]){walk->stride}, 1, ""));
     }
     for (int64_t i = 0; i < steps; i++) one_step(m);

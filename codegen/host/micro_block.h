@@ -54,8 +54,4 @@ void micro_if_close(MicroBlock *m, LLVMBasicBlockRef join);
 void micro_put(MicroBlock *m, LLVMValueRef fresh, const LLVMValueRef *mask,
                LLVMValueRef (*at)(const void *user, int row, int vector), const void *user);
 
-static inline LLVMValueRef micro_element(const Emit *e, LLVMValueRef p, LLVMValueRef offset) { /* a float of memory */
-    return LLVMBuildGEP2(e->b, e->f32, p, &offset, 1, "");
-}
-
 #endif

@@ -9,11 +9,11 @@ static void put_row(const Emit *e, LLVMValueRef fn, LLVMValueRef from, LLVMValue
     LLVMTypeRef vector = LLVMVectorType(e->f32, (unsigned)lanes);
     LLVMValueRef columns = LLVMGetParam(fn, 4), old = LLVMBuildIsNull(e->b, LLVMGetParam(fn, 5), "");
     for (int v = 0; v < vectors; v++) {
-        LLVMValueRef offset = emit_i64(e, v * lanes), at = micro_element(e, to, offset);
+        LLVMValueRef offset = emit_i64(e, v * lanes), at = emit_f32_at(e, to, offset);
         LLVMValueRef here = emit_lanes_below(e, LLVMBuildSub(e->b, columns, offset, ""), lanes);
         LLVMValueRef counts = LLVMBuildAnd(e->b, here, emit_splat(e, old, lanes), "");
         LLVMValueRef c = emit_load_f32(e, vector, at, counts),
-                     sum = emit_load_f32(e, vector, micro_element(e, from, offset), NULL);
+                     sum = emit_load_f32(e, vector, emit_f32_at(e, from, offset), NULL);
         emit_store_f32(e, LLVMBuildFAdd(e->b, sum, c, ""), at, here);
     }
 }
@@ -28,8 +28,8 @@ LLVMValueRef micro_put_edge(const Emit *e, int vectors, int lanes) {
                         to = micro_variable(&m, LLVMGetParam(m.fn, 1));
     const MicroLoop rows = micro_loop_open(&m, LLVMGetParam(m.fn, 3), true);
     put_row(e, m.fn, micro_get(&m, from), micro_get(&m, to), vectors, lanes);
-    micro_set(&m, from, micro_element(e, micro_get(&m, from), emit_i64(e, vectors * lanes)));
-    micro_set(&m, to, micro_element(e, micro_get(&m, to), LLVMGetParam(m.fn, 2)));
+    micro_set(&m, from, emit_f32_at(e, micro_get(&m, from), emit_i64(e, vectors * lanes)));
+    micro_set(&m, to, emit_f32_at(e, micro_get(&m, to), LLVMGetParam(m.fn, 2)));
     micro_loop_close(&m, &rows);
     micro_end(&m);
     return m.fn;
@@ -66,13 +66,13 @@ LLVMValueRef micro_transpose(const Emit *e, int lanes, bool pairs) {
     if (!micro_begin(&m, e, name, 4, params, 0, 0, lanes)) return m.fn;
     for (int i = 0; i < lanes; i++) {
         LLVMValueRef at =
-            micro_element(e, LLVMGetParam(m.fn, 0), LLVMBuildMul(e->b, LLVMGetParam(m.fn, 1), emit_i64(e, i), ""));
+            emit_f32_at(e, LLVMGetParam(m.fn, 0), LLVMBuildMul(e->b, LLVMGetParam(m.fn, 1), emit_i64(e, i), ""));
         LLVMSetAlignment(row[i] = LLVMBuildLoad2(e->b, vector, at, ""), pairs ? 2 : 4);
     }
     transpose_rows(e, row, lanes);
     for (int i = 0; i < lanes; i++) {
         LLVMValueRef at =
-            micro_element(e, LLVMGetParam(m.fn, 2), LLVMBuildMul(e->b, LLVMGetParam(m.fn, 3), emit_i64(e, i), ""));
+            emit_f32_at(e, LLVMGetParam(m.fn, 2), LLVMBuildMul(e->b, LLVMGetParam(m.fn, 3), emit_i64(e, i), ""));
         emit_store_f32(e, row[i], at, NULL);
     }
     micro_end(&m);

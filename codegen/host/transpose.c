@@ -57,8 +57,7 @@ typedef struct Ends {
 
 static LLVMValueRef moved(const Transpose *t, LLVMValueRef p, LLVMValueRef lane, int64_t step) {
     const Emit *e = t->ke->e;
-    LLVMValueRef offset = LLVMBuildMul(e->b, lane, emit_i64(e, step), "");
-    return LLVMBuildGEP2(e->b, e->f32, p, &offset, 1, "");
+    return emit_f32_at(e, p, LLVMBuildMul(e->b, lane, emit_i64(e, step), ""));
 }
 
 static Ends at_lane(const Transpose *t, Ends at, int axis, LLVMValueRef lane) {

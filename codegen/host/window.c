@@ -73,10 +73,6 @@ WindowLimits window_known_limits(const Window *w, int d) {
 }
 
 /* ---- in place ---------------------------------------------------------------------------------------------------- */
-static LLVMValueRef element_at(const Emit *e, LLVMValueRef p, LLVMValueRef offset) {
-    return LLVMBuildGEP2(e->b, e->f32, p, &offset, 1, "");
-}
-
 WindowPlace window_in_place(KernelEmit *ke, const Window *w) {
     const Emit *e = ke->e;
     const Buffer *b = &ke->k->buffers.at[w->load->buffer];
@@ -87,7 +83,7 @@ WindowPlace window_in_place(KernelEmit *ke, const Window *w) {
         offset = LLVMBuildAdd(e->b, offset, LLVMBuildMul(e->b, x, emit_i64(e, b->stride[d]), ""), "");
     }
     for (int a = 0; a < ke->k->axes.n; a++) access_affine(ke->k, w->load, a, &p.stride[a]);
-    p.origin = element_at(e, ke->buffer[w->load->buffer], offset);
+    p.origin = emit_f32_at(e, ke->buffer[w->load->buffer], offset);
     return p;
 }
 
@@ -240,7 +236,7 @@ static void zeros(const Run *r, LLVMValueRef to, LLVMValueRef steps) {
     LLVMTypeRef vector = LLVMVectorType(e->f32, (unsigned)lanes);
     LLVMValueRef end = times(e, steps, r->b->pitch_to);
     const RunLoop l = run_open(r, emit_i64(e, 0), end);
-    LLVMSetAlignment(LLVMBuildStore(e->b, LLVMConstNull(vector), element_at(e, to, l.i)), 4);
+    LLVMSetAlignment(LLVMBuildStore(e->b, LLVMConstNull(vector), emit_f32_at(e, to, l.i)), 4);
     run_close(r, &l, lanes, end);
 }
 
@@ -257,10 +253,10 @@ static void copy_stretch(const Run *r, LLVMValueRef to, LLVMValueRef from, LLVMV
     const int lanes = r->b->m->vector;
     LLVMValueRef whole = LLVMBuildAnd(e->b, end, emit_i64(e, -lanes), "");
     const RunLoop vectors = run_open(r, emit_i64(e, 0), whole);
-    move(r, element_at(e, to, vectors.i), element_at(e, from, vectors.i), LLVMVectorType(e->f32, (unsigned)lanes));
+    move(r, emit_f32_at(e, to, vectors.i), emit_f32_at(e, from, vectors.i), LLVMVectorType(e->f32, (unsigned)lanes));
     run_close(r, &vectors, lanes, whole);
     const RunLoop rest = run_open(r, whole, end);
-    move(r, element_at(e, to, rest.i), element_at(e, from, rest.i), e->f32);
+    move(r, emit_f32_at(e, to, rest.i), emit_f32_at(e, from, rest.i), e->f32);
     run_close(r, &rest, 1, end);
 }
 
@@ -269,12 +265,12 @@ static void copy_units(const Run *r, LLVMValueRef to, LLVMValueRef from, LLVMVal
     const Emit *e = r->e;
     const int lanes = r->b->m->vector;
     const RunLoop l = run_open(r, emit_i64(e, 0), count);
-    LLVMValueRef a = element_at(e, to, times(e, l.i, r->b->pitch_to)),
-                 b = element_at(e, from, times(e, l.i, r->b->pitch_from));
+    LLVMValueRef a = emit_f32_at(e, to, times(e, l.i, r->b->pitch_to)),
+                 b = emit_f32_at(e, from, times(e, l.i, r->b->pitch_from));
     for (int64_t i = 0; i < r->b->unit;) {
         const bool whole = i + lanes <= r->b->unit;
         LLVMTypeRef type = whole ? LLVMVectorType(e->f32, (unsigned)lanes) : e->f32;
-        move(r, element_at(e, a, emit_i64(e, i)), element_at(e, b, emit_i64(e, i)), type);
+        move(r, emit_f32_at(e, a, emit_i64(e, i)), emit_f32_at(e, b, emit_i64(e, i)), type);
         i += whole ? lanes : 1;
     }
     run_close(r, &l, 1, count);
@@ -298,12 +294,12 @@ static LLVMValueRef run_function(const Box *b) {
     LLVMValueRef to = LLVMGetParam(r.fn, RUN_TO), from = LLVMGetParam(r.fn, RUN_FROM);
     LLVMValueRef before = LLVMGetParam(r.fn, RUN_BEFORE), count = LLVMGetParam(r.fn, RUN_COUNT);
     zeros(&r, to, before);
-    to = element_at(e, to, times(e, before, b->pitch_to));
+    to = emit_f32_at(e, to, times(e, before, b->pitch_to));
     if (b->unit == b->pitch_to && b->unit == b->pitch_from)
         copy_stretch(&r, to, from, times(e, count, b->unit));
     else
         copy_units(&r, to, from, count);
-    zeros(&r, element_at(e, to, times(e, count, b->pitch_to)), LLVMGetParam(r.fn, RUN_BEHIND));
+    zeros(&r, emit_f32_at(e, to, times(e, count, b->pitch_to)), LLVMGetParam(r.fn, RUN_BEHIND));
     LLVMBuildRetVoid(e->b);
     LLVMPositionBuilderAtEnd(e->b, here);
     return r.fn;
@@ -331,8 +327,8 @@ static void pack_run(const Box *b, LLVMValueRef from, LLVMValueRef to, LLVMValue
         LLVMValueRef last = LLVMBuildMul(e->b, b->first[d + 1], emit_i64(e, b->w->pitch[d + 1]), "");
         at = LLVMBuildAdd(e->b, at, last, "");
     }
-    LLVMValueRef args[RUN_ARGS] = {element_at(e, b->memory, to),
-                                   element_at(e, b->ke->buffer[b->w->load->buffer], LLVMBuildAdd(e->b, from, at, "")),
+    LLVMValueRef args[RUN_ARGS] = {emit_f32_at(e, b->memory, to),
+                                   emit_f32_at(e, b->ke->buffer[b->w->load->buffer], LLVMBuildAdd(e->b, from, at, "")),
                                    before, LLVMBuildSub(e->b, end, before, ""), LLVMBuildSub(e->b, n, end, "")};
     emit_call(e, run_function(b), RUN_ARGS, args);
 }
@@ -364,6 +360,6 @@ WindowPlace window_pack(KernelEmit *ke, const Window *w, LLVMValueRef memory, co
     find_run(&b);
     lane_strides(ke->k, &b, p.stride);
     pack_dim(&b, 0, emit_i64(e, w->offset), emit_i64(e, 0), LLVMConstInt(e->i1, 1, false));
-    p.origin = element_at(e, memory, origin);
+    p.origin = emit_f32_at(e, memory, origin);
     return p;
 }

@@ -34,6 +34,9 @@ LLVMTypeRef emit_vector_type(LLVMTypeRef element, int width); /* width 0: the el
 int emit_width(LLVMValueRef v);                               /* lanes of a vector, 0 for a scalar */
 LLVMValueRef emit_const(const Emit *e, DType t, double value);
 LLVMValueRef emit_i64(const Emit *e, int64_t value);
+static inline LLVMValueRef emit_f32_at(const Emit *e, LLVMValueRef p, LLVMValueRef offset) { /* the address of a float, `offset` of them on */
+    return LLVMBuildGEP2(e->b, e->f32, p, &offset, 1, "");
+}
 LLVMValueRef emit_splat(const Emit *e, LLVMValueRef v, int width); /* unchanged if v is a vector or width is 0 */
 void emit_match(const Emit *e, int n, LLVMValueRef *v); /* repeats scalars to the width of the vectors among v */
 LLVMValueRef emit_lanes(const Emit *e, LLVMTypeRef int_type, int width); /* 0, 1, 2, ... */

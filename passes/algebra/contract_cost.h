@@ -3,7 +3,7 @@
 #define FUSEC_PASSES_CONTRACT_COST_H
 #include <stdbool.h>
 
-/* In floating-point operations.  A byte from memory takes about as long as eight of them where arithmetic is dearest
+/* In floating-point operations.  A byte from memory takes about as long as eight of them where arithmetic is most expensive
  * (f32 on one core of a server: targets.def) and a hundred on Tensor Cores; the lower rate keeps what pays everywhere. */
 enum { FLOPS_PER_BYTE = 8 };
 static inline double work_cost(double flops, double bytes) { return flops + FLOPS_PER_BYTE * bytes; }

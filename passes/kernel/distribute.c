@@ -170,8 +170,8 @@ static int most_threads(const Kernel *k, const Target *t, int64_t tile, const bo
     enum { MANY = 8 }; /* loads */
     bool product = false;
     for (int x = 0; x < k->axes.n; x++) product |= side[x];
-    const bool crowded = k->slices || (reduces(&k->body) && loads_of(k, &k->body, tile) > MANY);
-    return !product && tile > (int64_t)ROW_ELEMENTS / (crowded ? 2 : 1) * t->threads ? 2 * t->threads : t->threads;
+    const bool short_of_registers = k->slices || (reduces(&k->body) && loads_of(k, &k->body, tile) > MANY);
+    return !product && tile > (int64_t)ROW_ELEMENTS / (short_of_registers ? 2 : 1) * t->threads ? 2 * t->threads : t->threads;
 }
 
 void kernel_distribute(Kernel *k, const Target *t) {

@@ -23,13 +23,13 @@ static void print_tensor(FILE *f, const Node *n, bool first) {
 }
 
 const char *matrix_key(Arena *a, const PlanKernel *k, const MatrixTiles *tiles) {
-    MatrixTiles turned = *tiles; /* the name is that of no instruction's */
-    const MatrixTiles *m = &turned;
+    MatrixTiles unoriented = *tiles; /* the name is that of no instruction's */
+    const MatrixTiles *m = &unoriented;
     const MatrixProduct *p = &m->product;
     const Node *n = m->term[0].contract;
     TextStream t;
     FILE *f = text_open(&t);
-    matrix_orient(&turned, BY_NONE);
+    matrix_orient(&unoriented, BY_NONE);
     fprintf(f, "%.0fx%.0fx%.0f batch %.0f %s %c%c", p->m, p->n, p->k, p->batch, dtype_name(n->in[0]->dtype),
             contiguous_along(n, m, m->term[0].swapped), contiguous_along(n, m, !m->term[0].swapped));
     for (int i = 0; i < k->reads.n; i++) {

@@ -41,8 +41,8 @@ static int64_t group_depth(const Roles *r, int group) {
     return 0;
 }
 
-/* It lies in memory, in this shape or another. */
-static bool lies(const Plan *p, const Node *x) {
+/* In this shape or another. */
+static bool is_in_memory(const Plan *p, const Node *x) {
     while (x->op == OP_RESHAPE && p->buffer[x->id].home == HOME_NONE) x = x->in[0];
     return p->buffer[x->id].home != HOME_NONE;
 }
@@ -60,7 +60,7 @@ static int find_group(const Plan *p, const Roles *r) {
     if (group < 0 || !dim_is_fixed(c->extent[group]) || !dim_is_fixed(c->extent[last]) || width >= CHANNELS) return -1;
     if (width < 1 || CHANNELS % width || c->extent[group].bound * width % CHANNELS) return -1;
     for (int o = 0; o < 2; o++)
-        if (r->in[o]->dtype != DT_F32 || !lies(p, r->in[o])) return -1;
+        if (r->in[o]->dtype != DT_F32 || !is_in_memory(p, r->in[o])) return -1;
     for (int d = 0; d < r->in[r->x]->shape->rank; d++)
         if (c->map[r->x][d].divisor != 1) return -1;
     const int64_t depth = group_depth(r, group);
