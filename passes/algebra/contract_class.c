@@ -25,11 +25,19 @@ static LoopClass class_of(const Contract *c, Node *const *in, int loop) {
     return a ? LOOP_M : LOOP_N;
 }
 
-static bool is_plain(const Contract *c, Node *const *in) {
+static bool is_only_place(const Contract *c, const Affine *e, Dim dim) {
+    bool constant = e->c == 0 && dim_is_fixed(dim) && dim.bound == 1;
+    for (int l = 0; l < c->n_loops; l++) constant = constant && e->coef[l] == 0;
+    return constant;
+}
+
+/* units: dims of one element may be read at 0. */
+static bool is_plain(const Contract *c, Node *const *in, bool units) {
     for (int k = 0; k < c->n_operands; k++) {
         unsigned seen = 0;
         for (int d = 0; d < in[k]->shape->rank; d++) {
             int loop = affine_single_loop(c, &c->map[k][d]);
+            if (units && is_only_place(c, &c->map[k][d], in[k]->shape->dim[d])) continue;
             if (loop < 0 || seen >> loop & 1 || !dim_equal(c->extent[loop], in[k]->shape->dim[d])) return false;
             seen |= 1u << loop;
         }
@@ -38,7 +46,7 @@ static bool is_plain(const Contract *c, Node *const *in) {
 }
 
 ContractClass contract_classify(const Contract *c, Node *const *in) {
-    ContractClass r = {.batch = 1, .m = 1, .n = 1, .k = 1, .other = 1, .is_plain = is_plain(c, in)};
+    ContractClass r = {.batch = 1, .m = 1, .n = 1, .k = 1, .other = 1, .is_plain = is_plain(c, in, false), .is_whole = is_plain(c, in, true)};
     int64_t *const product[] = {
         [LOOP_BATCH] = &r.batch, [LOOP_M] = &r.m, [LOOP_N] = &r.n, [LOOP_K] = &r.k, [LOOP_OTHER] = &r.other};
     for (int l = 0; l < c->n_loops; l++) {

@@ -15,6 +15,7 @@ typedef struct ContractClass {
     LoopClass loop[MAX_LOOPS];
     int64_t batch, m, n, k, other; /* products of the extents at the bound; 1 for no such loop, saturating */
     bool is_plain;                 /* every subscript is one whole loop, each at most once per operand, and no guards */
+    bool is_whole;                 /* the same, but for dims of one element that are read at 0 */
 } ContractClass;
 
 /* A contraction of two operands that sums. */

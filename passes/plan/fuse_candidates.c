@@ -140,6 +140,13 @@ bool fuse_may_be_joined(const Uses *uses, const Node *v) {
     return joined;
 }
 
+/* Random numbers are made in one dim, which may be longer than kernels count. */
+static bool counts(const Shape *s) {
+    for (int d = 0; d < s->rank; d++)
+        if (s->dim[d].bound > INT32_MAX) return false;
+    return true;
+}
+
 /* What is reshaped to leave is computed where it leaves: the memory is the same.  Others may read a parameter's or a state's new value
  * there; an output or a gradient is the caller's alone. */
 static Node *before_reshape(const Fuse *f, const Result *r, const int *homes) {
@@ -150,7 +157,7 @@ static Node *before_reshape(const Fuse *f, const Result *r, const int *homes) {
            shape_is_fixed(*v->shape) && !(ours && shape_same(v->shape, v->in[0]->shape))) /* that is a copy */
         v = v->in[0];
     const bool same_calls = !f->wanted || f->wanted[v->id] == f->wanted[r->value->id];
-    const bool alone = ours ? same_calls && !fuse_may_be_joined(uses, v) : fuse_users(uses, v) == 1;
+    const bool alone = ours ? same_calls && counts(v->shape) && !fuse_may_be_joined(uses, v) : fuse_users(uses, v) == 1;
     return alone && homes[v->id] == 0 && shape_is_fixed(*v->shape) && !op_is_memory(v->op) ? v : r->value;
 }
 

@@ -114,13 +114,31 @@ static bool reads_little(const Fuse *f, const PlanKernel *k, const Node *sum) {
     return true;
 }
 
-/* Another sum over slices of the kernel's values has to read them from memory: one more takes nothing there. */
-static bool read_anyway(const Fuse *f, const PlanKernel *k) {
+/* n is computed from `sum`, a few steps behind it. */
+static bool waits_for(const Node *n, const Node *sum, int *steps) {
+    if (n == sum) return true;
+    for (int i = 0; i < n->n_in; i++)
+        if (n->in[i]->id >= sum->id && (*steps)-- > 0 && waits_for(n->in[i], sum, steps)) return true;
+    return false;
+}
+
+static bool reads_what_waits(const Fuse *f, const Node *n, const Node *sum) {
+    enum { STEPS = 16 };
+    for (int i = 0; i < f->access[n->id].n; i++) {
+        int steps = STEPS;
+        if (waits_for(f->access[n->id].at[i].node, sum, &steps)) return true;
+    }
+    return false;
+}
+
+/* Another sum over slices of the kernel's values has to read them from memory, and can when `sum` does: one more takes nothing there. */
+static bool read_anyway(const Fuse *f, const PlanKernel *k, const Node *sum) {
     int dim;
     int64_t length;
     for (int i = 0; i < f->n; i++) {
         const Node *n = f->graph->nodes.at[i];
-        if (f->candidate[i] && slices_summed(n, &dim, &length) && reads_any(f, k, n) && !reads_little(f, k, n))
+        if (f->candidate[i] && n->phase == sum->phase && slices_summed(n, &dim, &length) && reads_any(f, k, n) && !reads_little(f, k, n) &&
+            !reads_what_waits(f, n, sum))
             return true;
     }
     return false;
@@ -145,7 +163,7 @@ static bool join_slices(const Fuse *f, const PlanKernel *k, PlanNode *pn) {
         for (int d = 0; a && d < a->node->shape->rank; d++)
             if (reads.at[i].axis[d] < 0 || reads.at[i].axis[d] != a->axis[d]) return false;
     }
-    if (!reads_any(f, k, pn->node) || !reads_little(f, k, pn->node) || read_anyway(f, k)) return false;
+    if (!reads_any(f, k, pn->node) || !reads_little(f, k, pn->node) || read_anyway(f, k, pn->node)) return false;
     pn->part = PART_SLICES;
     pn->axis[0] = -1;
     for (int d = 1; d < pn->node->shape->rank; d++) pn->axis[d] = (int8_t)(d <= dim ? d - 1 : d);

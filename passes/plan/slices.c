@@ -15,6 +15,7 @@ typedef struct SumSource {
     const Node *last; /* of what is neither elementwise nor moved */
     bool moved;       /* it is reached through movement */
     const Node *product[8];
+    IntList sums; /* ids of the sums that it is computed from */
     int n_products, steps;
     bool little; /* all but what the product's kernel has is much smaller than what is summed */
     int64_t elements;
@@ -27,6 +28,7 @@ static bool much_smaller(const SumSource *w, const Node *n) {
 static void arrive(SumSource *w, const Node *n, bool moved) {
     const int most = sizeof w->product / sizeof *w->product;
     if (!w->last || n->id > w->last->id) w->last = n, w->moved = moved;
+    if (n->op == OP_SUM) vec_push(w->arena, w->sums, n->id);
     if (!contract_is_product(n)) return;
     if (w->n_products < most)
         w->product[w->n_products++] = n;
@@ -81,7 +83,7 @@ static bool sums_down(const Node *n) {
 static bool is_made_by(SumSource *w, const Node *sum) {
     const Node *x = sum->in[0];
     w->last = NULL;
-    w->n_products = w->steps = 0;
+    w->n_products = w->steps = w->sums.n = 0;
     w->little = true;
     w->elements = shape_elements(*x->shape);
     w->now++;
@@ -216,21 +218,44 @@ static void slices_of_rows(const Target *t, const Graph *g, SumSource *walk, Sli
     }
 }
 
+/* Sums that read a product's values from memory, by product: a sum of these values is taken there too, unless all that do so wait for
+ * it, as the variance of a column does for its mean. */
+typedef struct LaterSums {
+    bool any;
+    IntList all_wait_for; /* ids of sums */
+} LaterSums;
+
+static bool has_id(const IntList *l, int id) {
+    int i = 0;
+    while (i < l->n && l->at[i] != id) i++;
+    return i < l->n;
+}
+
+static void note_reading(const SumSource *w, LaterSums *x) {
+    IntList both = {0};
+    for (int i = 0; i < w->sums.n; i++)
+        if (!x->any || has_id(&x->all_wait_for, w->sums.at[i])) vec_push(w->arena, both, w->sums.at[i]);
+    *x = (LaterSums){true, both};
+}
+
 const Slices *slices_of_tiles(PassContext *c, const Graph *g) {
     const int n = g->nodes.n;
     const Uses uses = graph_uses(c->arena, g);
     Slices *made = ARENA_ARRAY(c->arena, Slices, n + 1);
-    bool *read = ARENA_ARRAY(c->arena, bool, n + 1); /* by product: another sum reads its kernel's values from memory */
+    LaterSums *later = ARENA_ARRAY(c->arena, LaterSums, n + 1);
     SumSource w = {.arena = c->arena, .uses = &uses, .stamp = ARENA_ARRAY(c->arena, int, n + 1), .from = ARENA_ARRAY(c->arena, int, n + 1)};
     for (int i = 0; i < n; i++) {
         const Node *sum = g->nodes.at[i];
         if (!sums_down(sum)) continue;
         const bool made_by = is_made_by(&w, sum);
-        for (int p = 0; p < w.n_products; p++) read[w.product[p]->id] |= !made_by || w.product[p] != w.last;
+        for (int p = 0; p < w.n_products; p++)
+            if (sum->phase == w.product[p]->phase && (!made_by || w.product[p] != w.last)) note_reading(&w, &later[w.product[p]->id]);
         if (made_by) made[i] = (Slices){w.last, length_of(&w, c->target, sum)};
     }
-    for (int i = 0; i < n; i++)
-        if (made[i].product && read[made[i].product->id]) made[i].length = 0;
+    for (int i = 0; i < n; i++) {
+        const LaterSums *x = made[i].product ? &later[made[i].product->id] : NULL;
+        if (x && x->any && !has_id(&x->all_wait_for, i)) made[i].length = 0;
+    }
     slices_of_rows(c->target, g, &w, made);
     return made;
 }

@@ -18,7 +18,7 @@
 bool product_shares(const Node *n) {
     if (n->op != OP_CONTRACT || n->n_in != 2 || (n->dtype != DT_F32 && !dtype_is_low(n->dtype))) return false;
     const ContractClass c = contract_classify(n->attr->contract, n->in);
-    return c.is_plain && c.k > 1 && c.other == 1;
+    return c.is_whole && c.k > 1 && c.other == 1;
 }
 
 bool products_alike(const Node *a, const Node *b) {
@@ -70,9 +70,13 @@ int sum_fits_loop(const Node *sum, const Node *product, int8_t *loop) {
         if (product->in[k] != sum->in[0] || !summed_dims(product, k, &summed) || reduced_dims(sum) != summed) continue;
         if (sum->shape->rank == product->shape->rank)
             continue; /* there are no tiles beside each other that read the same */
-        for (int d = 0, kept = 0; d < sum->in[0]->shape->rank; d++)
-            if (!(summed >> d & 1)) loop[kept++] = (int8_t)affine_single_loop(c, &c->map[k][d]);
-        if (runs_without(c, loop, sum->shape->rank)) return k;
+        bool fits = true;
+        for (int d = 0, kept = 0; d < sum->in[0]->shape->rank; d++) {
+            const int at = affine_single_loop(c, &c->map[k][d]);
+            fits = fits && at >= 0; /* else a dim of one element */
+            if (!(summed >> d & 1)) loop[kept++] = (int8_t)at;
+        }
+        if (fits && runs_without(c, loop, sum->shape->rank)) return k;
     }
     return -1;
 }

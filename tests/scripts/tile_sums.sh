@@ -75,7 +75,32 @@ model block {
 END
 "$FUSEC" report block.dsl --target sm_80 --entry grad >log || die "no report of a block"
 [ "$(grep -c ', with 3 sums over its tiles' log)" = 1 ] || fail "a norm's gradients are not in one kernel: $(grep row log)"
+# a mean is summed in the kernel of the product whose values are normalised, although their variance reads them once more; where the
+# other sum does not wait for it, both read them together.  A convolution by one point is such a product.
+cat >points.dsl <<'END'
+model points {
+    input x : f32[4, 32, 16, 64]
+    y = relu(batchnorm(conv2d(x, 64, 1, bias = false) as conv) as norm)
+    loss = mean(y^2)
+    output loss
+    train loss with momentum(lr = 0.1)
+}
+END
+cat >two.dsl <<'END'
+model two {
+    input x : f32[2048, 64]
+    input g : f32[2048, 64]
+    y = x @ (param [64, 64] init normal(0.1) as w)
+    output a = sum(y, axis = 0)
+    output b = sum(y * g, axis = 0)
+}
+END
+"$FUSEC" report points.dsl --target sm_80 --entry step >log && grep -q 'contract_0 .*with 1 sum over its tiles' log || fail "points: $(cat log)"
+"$FUSEC" report two.dsl --target sm_80 --entry infer >log && ! grep -q 'contract_0 .*over its tiles' log || fail "two: $(cat log)"
 has_software_gpu || exit $bad
+for model in points two; do
+    "$FUSEC" verify $model.dsl --target cuda --rounds 1 --quiet >log 2>&1 || fail "$model: $(cat log)"
+done
 check f32 "over k : f32" sm_80
 check f32 "over k : f32" sm_90 -D M=500 -D W=200
 check bf16 "by mma" sm_80
