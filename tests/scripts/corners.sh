@@ -92,6 +92,8 @@ model by_samples <<'END' # one sample at a time, a product is a vector times a m
     loss = 0.1 * sum(z * z) + 0.01 * sum(y @ transpose(y))
 END
 "$FUSEC" verify by_samples.dsl -fno-jacobian-gemm --target host,interp --rounds 1 --quiet >log 2>&1 || fail "by_samples: $(cat log)"
+"$FUSEC" by_samples.dsl -fno-jacobian-gemm -o by.tile --entry grad
+[ "$(grep -c 'for sample' by.tile)" = 3 ] || fail "by_samples: $(grep -c 'for sample' by.tile) weights' gradients add up sample by sample"
 
 model after_another_kernel <<'END' # what does not fit beside the sums of one product joins another kernel as if never tried
     v = param [5, 5] init normal(0.5)
