@@ -35,6 +35,9 @@ typedef struct PlanNode {
     bool stored;           /* written to memory: a result, or read by another kernel */
 } PlanNode;
 
+/* Computed by the programs at one edge of the kernel's grid alone, while others may be at work. */
+static inline bool plan_on_a_side(const PlanNode *pn) { return pn->part == PART_SUM || pn->part == PART_AFTER_SUM; }
+
 typedef struct PlanKernel {
     KernelKind kind;
     const Shape *p, *r;  /* parallel dims; row dims, which only a KERNEL_ROW has, or of a KERNEL_STREAM the dim that it walks,

@@ -165,6 +165,8 @@ static void find_landings(Fuse *f, const Graph *g) {
     int *homes = ARENA_ARRAY(f->arena, int, f->n);
     f->landing = ARENA_ARRAY(f->arena, Node *, g->results.n + 1);
     for (int i = 0; i < g->results.n; i++) homes[g->results.at[i].value->id]++;
+    for (int i = 0; i < g->results.n; i++)
+        if (f->shared[i]) homes[f->shared[i]->id]++;
     for (int i = 0; i < g->results.n; i++) {
         f->landing[i] = f->shared[i] ? f->shared[i] : before_reshape(f, &g->results.at[i], homes);
         homes[f->landing[i]->id]++; /* of several results that are one value the others are reshaped as they leave */

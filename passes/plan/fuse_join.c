@@ -25,14 +25,12 @@ PlanNode fuse_plain(Node *n) {
     return pn;
 }
 
-static bool on_a_side(const PlanNode *pn) { return pn->part == PART_SUM || pn->part == PART_AFTER_SUM; }
-
 /* Every read of this kernel's own nodes must be at the element the program is at. */
 static bool list_agrees(const PlanKernel *k, const AccessList *l, const PlanNode *pn, const int8_t *axis) {
     for (int i = 0; i < l->n; i++) {
         const PlanNode *a = fuse_find_in(k, l->at[i].node);
         if (!a) continue;
-        if (on_a_side(a) != on_a_side(pn) || a->part == PART_SLICES) return false; /* no program has it, or not all */
+        if (plan_on_a_side(a) != plan_on_a_side(pn) || a->part == PART_SLICES) return false; /* no program has it, or not all */
         for (int d = 0; d < a->node->shape->rank; d++) {
             const int at = l->at[i].axis[d];
             if (at < 0 || axis[at] != a->axis[d]) return false;
@@ -175,7 +173,7 @@ static bool join_after_sum(const Fuse *f, const PlanKernel *k, PlanNode *pn) {
     if (k->kind != KERNEL_CONTRACT || !reads_any(f, k, pn->node)) return false;
     for (int i = 0; i < k->nodes.n; i++) {
         const PlanNode *a = &k->nodes.at[i];
-        if (!on_a_side(a) || !shape_same(a->node->shape, pn->node->shape)) continue;
+        if (!plan_on_a_side(a) || !shape_same(a->node->shape, pn->node->shape)) continue;
         PlanNode side = {.node = pn->node, .part = PART_AFTER_SUM};
         memcpy(side.axis, a->axis, sizeof side.axis);
         if (!reads_agree(f, k, &side, side.axis)) continue;

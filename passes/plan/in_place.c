@@ -37,6 +37,7 @@ static bool same_place(const PlanKernel *k, const PlanNode *pn, const PlanNode *
 
 bool in_place_at(const PlanKernel *k, const PlanNode *pn, const Access *read, const PlanNode *v) {
     const bool rows = in_place_sums_rows(k, pn), reduces = op_info[pn->node->op].cls == CLASS_REDUCE && !rows;
+    if (plan_on_a_side(pn) != plan_on_a_side(v) || pn->part == PART_SUM) return false; /* by other programs */
     if (read->flat && (reduces ? k->kind == KERNEL_ROW : !rows) && same_place(k, pn, v)) return true;
     if (!shape_same(read->node->shape, v->node->shape)) return false;
     for (int d = 0; d < v->node->shape->rank; d++) {

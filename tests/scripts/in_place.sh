@@ -74,4 +74,45 @@ model shapes {
 }
 END_DSL
 right shapes.dsl
+
+# programs at one edge of a product's grid alone write the sum over a factor: the others read the old value
+cat >edge.dsl <<'END_DSL'
+model edge {
+    input x : f32[64, 600]
+    input g : f32[64, 80]
+    state S = ones [600, 80]
+    state s = ones [80]
+    old = s
+    S <- transpose(x) @ g + old
+    s <- old * 0.5 + sum(g, axis = 0)
+}
+END_DSL
+cat >layer.dsl <<'END_DSL'
+model layer_by_hand {
+    input x : f32[64, 600]
+    input y : f32[64, 80]
+    state w = zeros [600, 80]
+    state b = zeros [80]
+    e = x @ w + b - y
+    w <- 0.9 * w - 0.01 * transpose(x) @ e + 0.01 * b
+    b <- b - 0.01 * sum(e, axis = 0)
+    output loss = mean(e^2)
+}
+END_DSL
+cat >value.dsl <<'END_DSL'
+model value {
+    input x : f32[64, 600]
+    input g : f32[64, 80]
+    input h : f32[80, 40]
+    state S = ones [600, 80]
+    w = param [80] init ones
+    t = tanh(sum(h, axis = 1) * w)
+    S <- transpose(x) @ g + t
+    u = exp(t + sum(g, axis = 0))
+    loss = sum((u @ h)^2) + sum(u)
+    output loss
+    train loss with sgd(lr = 0.01)
+}
+END_DSL
+for model in edge layer value; do right $model.dsl; done
 exit $bad
