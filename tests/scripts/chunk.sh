@@ -42,6 +42,10 @@ check() {
 
 echo 'h = tanh(x)' | program 'mean(cross_entropy(h @ transpose(w), labels))'
 check "cross-entropy" 0.5 c99
+sizes='R = 405, V = 151, C = 37' # the factors together are as large as a quarter of the product, one of them twice is not
+echo 'h = tanh(x)' | program 'mean(cross_entropy(h @ transpose(w), labels))'
+check "large factors" 1 c99
+sizes=$small
 program 'mean(cross_entropy(x @ transpose(w) + b, labels))' </dev/null
 check "with a bias" 0.5 c99
 program 'sum(where(mod(labels, 3) == 0, 0.0, cross_entropy(x @ transpose(w), labels))) / sum(where(mod(labels, 3) == 0, 0.0, 1.0))' </dev/null

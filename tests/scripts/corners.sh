@@ -95,6 +95,16 @@ END
 "$FUSEC" by_samples.dsl -fno-jacobian-gemm -o by.tile --entry grad
 [ "$(grep -c 'for sample' by.tile)" = 3 ] || fail "by_samples: $(grep -c 'for sample' by.tile) weights' gradients add up sample by sample"
 
+model far_strides <<'END' # which no rewrite may multiply by a divisor
+    input x : f32[9]
+    input k : f32[3]
+    p = param [3] init ones
+    y[i in 0..4] = sum[n] x[(i * 274877906944 + n) / 3] * k[n]
+    z[i in 0..6] = sum[n] x[(i + n * 274877906944) / 3] * k[n] * p[n]
+    loss = sum(y) + sum(z)
+END
+"$FUSEC" verify far_strides.dsl --target host,interp --rounds 1 --quiet >log 2>&1 || fail "far_strides: $(cat log)"
+
 model after_another_kernel <<'END' # what does not fit beside the sums of one product joins another kernel as if never tried
     v = param [5, 5] init normal(0.5)
     p = param [1, 1, 2, 2] init normal(0.5)
