@@ -123,13 +123,24 @@ static unsigned copies_of(const Simt *s, const TileType *t) {
     return (unsigned)(s->k->threads - 1) & ~covered;
 }
 
+/* The next subscript from d on of a dim that has more than one element. */
+static int next_subscript(const Simt *s, const Inst *i, int d) {
+    const Dim *dim = s->k->buffers.at[i->buffer].dim;
+    while (d < i->n_index && dim_is_fixed(dim[d]) && dim[d].bound == 1) d++;
+    return d;
+}
+
 /* Each element that the store overwrites is loaded by the thread that stores it, and by no other. */
 bool simt_same_thread(const Simt *s, const Inst *load, const Inst *store) {
     const TileType stored = simt_store_axes(s, store);
-    if (copies_of(s, &stored) || copies_of(s, &load->type) || load->n_index != store->n_index) return false;
-    for (int d = 0; d < load->n_index; d++)
-        if (!index_equal(load->index[d], store->index[d])) return false;
-    return true;
+    const int64_t *from = s->k->buffers.at[load->buffer].stride, *to = s->k->buffers.at[store->buffer].stride;
+    if (copies_of(s, &stored) || copies_of(s, &load->type)) return false;
+    int x = next_subscript(s, load, 0), y = next_subscript(s, store, 0);
+    while (x < load->n_index && y < store->n_index) {
+        if (from[x] != to[y] || !index_equal(load->index[x], store->index[y])) return false;
+        x = next_subscript(s, load, x + 1), y = next_subscript(s, store, y + 1);
+    }
+    return x == load->n_index && y == store->n_index;
 }
 
 /* Some element of what is loaded may have been stored by another thread of the program. */

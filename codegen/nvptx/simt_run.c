@@ -21,13 +21,6 @@ static bool is_part(const TileType *x, const TileType *of) {
     return both.n_axes == of->n_axes;
 }
 
-static bool same_strides(const Simt *s, const Inst *x, const Inst *y) {
-    const Buffer *b = s->k->buffers.at;
-    for (int d = 0; d < x->n_index; d++)
-        if (b[x->buffer].stride[d] != b[y->buffer].stride[d]) return false;
-    return true;
-}
-
 /* What is loaded of a buffer that is, or may be, this one is what the store overwrites, in the same thread and group. */
 static bool reads_in_groups(const Simt *s, const Inst *store, const Inst *const *member, int n) {
     for (int v = 0; v < s->k->types.n; v++) {
@@ -35,7 +28,7 @@ static bool reads_in_groups(const Simt *s, const Inst *store, const Inst *const 
         if (!load || !simt_loads_old(s, load, store->buffer)) continue;
         bool found = false;
         for (int m = 0; m < n; m++) found |= member[m] == load;
-        if (!found || !simt_same_thread(s, load, store) || !same_strides(s, load, store)) return false;
+        if (!found || !simt_same_thread(s, load, store)) return false;
     }
     return true;
 }
