@@ -156,7 +156,7 @@ static LLVMValueRef moved(const Channelwise *d, LLVMValueRef p, LLVMValueRef by,
 
 static ChannelPointers moved_along(const Channelwise *d, ChannelPointers at, int axis, LLVMValueRef by) {
     return (ChannelPointers){moved(d, at.x, by, channel_x_stride(d, axis)), moved(d, at.y, by, d->y_place.stride[axis]),
-                    moved(d, at.c, by, d->c_place.stride[axis])};
+                             moved(d, at.c, by, d->c_place.stride[axis])};
 }
 
 /* A loop over an axis, or none for axis -1. */

@@ -222,22 +222,22 @@ static int by_id(const void *x, const void *y) {
 
 /* Everything of segment s that its wanted values depend on, in graph order. */
 static void clone_segment(Rebuild *r, int s) {
-    ConstNodes todo = {0};
+    ConstNodes pending = {0};
     for (int i = 0; i < r->wanted[s].n; i++) {
         const Node *n = r->wanted[s].at[i];
-        if (r->mark[n->id] != s + 1) vec_push(r->c->arena, todo, n);
+        if (r->mark[n->id] != s + 1) vec_push(r->c->arena, pending, n);
         r->mark[n->id] = s + 1;
     }
-    for (int i = 0; i < todo.n; i++)
-        for (int k = 0; k < todo.at[i]->n_in; k++) {
-            const Node *in = todo.at[i]->in[k];
+    for (int i = 0; i < pending.n; i++)
+        for (int k = 0; k < pending.at[i]->n_in; k++) {
+            const Node *in = pending.at[i]->in[k];
             if (r->mark[in->id] == s + 1 || !belongs(r, in, s)) continue;
             r->mark[in->id] = s + 1;
-            vec_push(r->c->arena, todo, in);
+            vec_push(r->c->arena, pending, in);
         }
-    if (todo.n) qsort(todo.at, (size_t)todo.n, sizeof *todo.at, by_id);
-    for (int i = 0; i < todo.n; i++) {
-        const Node *n = todo.at[i];
+    if (pending.n) qsort(pending.at, (size_t)pending.n, sizeof *pending.at, by_id);
+    for (int i = 0; i < pending.n; i++) {
+        const Node *n = pending.at[i];
         bool same = !is_value(r->c, n); /* an inlined node over kept values only */
         for (int k = 0; k < n->n_in; k++) same = same && r->clone_segment[n->in[k]->id] != s;
         if (same) continue;
