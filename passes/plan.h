@@ -115,11 +115,6 @@ static inline bool plan_goes_over(const Plan *p, const Node *n, const Node *x) {
     if (plan_overwritten(p, n)) return plan_overwritten(p, n) == x;
     return x->op == source && x->attr->decl == b->decl;
 }
-/* Whose memory the value lies in: the outermost one's, or the value's own. */
-static inline const Node *plan_block(const Plan *p, const Node *n) {
-    while (p->buffer[n->id].within) n = p->buffer[n->id].within;
-    return n;
-}
 /* Which of the caller's outputs the value is; -1: none. */
 static inline int plan_output(const PlanBuffer *b) { return b->home == HOME_OUTPUT ? b->decl : b->output - 1; }
 /* What must be there before the kernel runs: its reads, of a joined one the parts. */

@@ -19,6 +19,7 @@ typedef struct LiveBlock {
 typedef struct Liveness {
     int n;
     LiveBlock *block; /* by position of the writer, a kernel's outputs before its workspace */
+    const Node *const *in; /* by node id: whose memory it has: the outermost one's that it lies in, or its own */
 } Liveness;
 Liveness plan_liveness(Arena *a, const Plan *p);
 

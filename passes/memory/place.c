@@ -40,7 +40,7 @@ void pass_place(PassContext *c, Plan *p) {
     for (int i = 0; i < p->graph->nodes.n; i++) {
         const Node *n = p->graph->nodes.at[i];
         PlanBuffer *b = &p->buffer[i];
-        if (b->within) b->offset = p->buffer[plan_block(p, n)->id].offset + b->start * dtype_bytes(n->dtype);
+        if (b->within) b->offset = p->buffer[l.in[i]->id].offset + b->start * dtype_bytes(n->dtype);
     }
     arena_free(scratch);
 }

@@ -21,7 +21,7 @@ typedef struct Deps {
     const int *position; /* kernel -> position */
     OwnerTree tree;
     IntList *users; /* block -> positions that write or read it */
-    int *block_of;  /* node -> 1 + its block, of those that have one */
+    int *block_of;  /* node -> 1 + the block in whose memory it lies, of those that have one */
     int *stamp;     /* position -> the last kernel that listed it */
     IntList after;
 } Deps;
@@ -83,7 +83,7 @@ static void take_range(Deps *d, int node, int lo, int hi, int from, int to, int 
 }
 
 static void use_block(Deps *d, const Node *n, int at) {
-    const int block = d->block_of[plan_block(d->p, n)->id] - 1;
+    const int block = d->block_of[n->id] - 1;
     if (block >= 0) vec_push(d->arena, d->users[block], at);
 }
 
@@ -95,6 +95,7 @@ static void collect_users(Deps *d, const Liveness *l) {
         if (l->block[i].node) block_of[l->block[i].node->id] = i + 1;
         vec_push(d->arena, d->users[i], l->block[i].lower);
     }
+    for (int i = 0; i < d->p->graph->nodes.n; i++) block_of[i] = block_of[l->in[i]->id];
     for (int at = 0; at < d->p->kernels.n; at++) {
         const PlanKernel *k = &d->p->kernels.at[d->p->order[at]];
         for (int i = 0; i < k->reads.n; i++) use_block(d, k->reads.at[i], at);
@@ -107,7 +108,7 @@ static void collect_users(Deps *d, const Liveness *l) {
 static void follow_first_part(Deps *d, const Liveness *l, int at) {
     const PlanKernel *k = &d->p->kernels.at[d->p->order[at]];
     for (int i = 0; i < k->outputs.n; i++) {
-        const int block = d->block_of[plan_block(d->p, k->outputs.at[i])->id] - 1;
+        const int block = d->block_of[k->outputs.at[i]->id] - 1;
         if (block >= 0) must_follow(d, l->block[block].lower, at);
     }
 }

@@ -23,7 +23,8 @@ typedef struct Check {
     bool *param_gone, *state_gone; /* the old value is overwritten */
     bool *gone;                    /* by node id: likewise */
     bool *output_done, *grad_done;
-    int *last;       /* by node id: position of the last use */
+    const Node **within; /* by node id: what it lies in; NULL: in nothing */
+    int *last;           /* by node id: position of the last use */
     Extent *live;    /* the root */
     Extent **ending; /* by position: those whose last use it is */
     uint32_t random;
@@ -44,10 +45,16 @@ static void check_order(Check *c) {
     }
 }
 
-/* What a value lies in, if it is part of a concatenation that has no kernel. */
+/* What a value lies in, if it is part of a concatenation that has no kernel, or goes over another one.  Those on the way remember it. */
 static const Node *outermost(const Check *c, const Node *x) {
-    while (c->p->buffer[x->id].within) x = c->p->buffer[x->id].within;
-    return x;
+    const Node *root = x;
+    while (c->within[root->id]) root = c->within[root->id];
+    while (c->within[x->id]) {
+        const Node *next = c->within[x->id];
+        c->within[x->id] = root;
+        x = next;
+    }
+    return root;
 }
 
 static void used_at(Check *c, const Node *x, int at) {
@@ -275,6 +282,8 @@ const char *plan_verify(Arena *a, const Plan *p) {
     c.written = ARENA_ARRAY(a, bool, n + 1);
     c.gone = ARENA_ARRAY(a, bool, n + 1);
     c.begun = ARENA_ARRAY(a, bool, n + 1);
+    c.within = ARENA_ARRAY(a, const Node *, n + 1);
+    for (int i = 0; i < n; i++) c.within[i] = p->buffer[i].within;
     c.last = ARENA_ARRAY(a, int, n + 1);
     c.param_gone = ARENA_ARRAY(a, bool, m->params.n + 1);
     c.grad_done = ARENA_ARRAY(a, bool, m->params.n + 1);
