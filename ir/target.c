@@ -4,7 +4,7 @@
 #include <string.h>
 
 static const Device devices[] = {
-#define DEVICE(b, file, gpu, cpu, grid, written, fast, copies, sums, added, products) \
+#define DEVICE(b, file, gpu, cpu, grid, written, fast, copies, sums, added, products, sliced) \
     [BACKEND_##b] = {.suffix = file, \
                      .is_gpu = gpu, \
                      .is_cpu = cpu, \
@@ -14,7 +14,8 @@ static const Device devices[] = {
                      .copies_inputs = copies, \
                      .takes_sums = sums, \
                      .most_added = added, \
-                     .most_products = products},
+                     .most_products = products, \
+                     .most_sliced = sliced},
 #include "ir/targets.def"
 };
 

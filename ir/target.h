@@ -8,7 +8,7 @@ typedef enum { BACKEND_NVPTX, BACKEND_HOST, BACKEND_C99 } Backend;
 typedef struct Device { /* of a back end: targets.def */
     const char *suffix;
     bool is_gpu, is_cpu, has_grid, as_written, all_fast, copies_inputs, takes_sums;
-    int most_added, most_products;
+    int most_added, most_products, most_sliced;
 } Device;
 typedef struct Target {
     const char *name;

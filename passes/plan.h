@@ -117,9 +117,9 @@ static inline bool plan_goes_over(const Plan *p, const Node *n, const Node *x) {
 }
 /* Which of the caller's outputs the value is; -1: none. */
 static inline int plan_output(const PlanBuffer *b) { return b->home == HOME_OUTPUT ? b->decl : b->output - 1; }
-/* What must be there before the kernel runs: its reads, of a joined one the parts. */
-typedef VEC(Node *) PlanNeeds;
-PlanNeeds plan_needs(Arena *a, const Plan *p, const PlanKernel *k);
+/* What must be there before the kernel runs: its reads, of a joined one the parts.  Replaces the items of `needs`, which are the
+ * arena's: one list does for all kernels. */
+void plan_needs(Arena *a, const Plan *p, const PlanKernel *k, NodeList *needs);
 /* wanted.c: which calls need what, as fusec_launch.wanted_by has it.  by_kernel: `order` NULL: the kernels stand in one. */
 bool plan_leaves_out(const Graph *g); /* some calls do not need all */
 uint64_t *plan_wanted_by_result(Arena *a, const Graph *g);

@@ -59,10 +59,12 @@ typedef struct Problem {
     EdgeList edges;
     int *first, *succ, *need; /* successor lists; number of edges into each node */
     const int *position;      /* program order */
-    int *reads_first, *reads; /* kernel -> arena buffers it reads (node ids), each once */
-    int64_t *bytes;           /* by node id: arena bytes; 0 for other homes */
-    int *n_readers;           /* by node id: kernels that read it */
-    int64_t *reader_sum;      /* by node id: sum of those kernels, so that the last one left is known */
+    int n_values, *value_of;  /* the arena's buffers, numbered from 0; by node id: which, plus one, or 0 */
+    int *reads_first;         /* kernel -> values it reads, each once */
+    IntList reads;
+    int64_t *bytes;           /* by value */
+    int *n_readers;           /* by value: kernels that read it */
+    int64_t *reader_sum;      /* by value: sum of those kernels, so that the last one left is known */
     int64_t *taken,
         *freed; /* by kernel: bytes that appear when it starts; that are gone after it, unread outputs and workspace */
 } Problem;
@@ -76,49 +78,53 @@ static void build_successors(Problem *q) {
     for (int i = 0; i < q->edges.n; i++) q->succ[q->first[q->edges.at[i].from + 1]++] = q->edges.at[i].to;
 }
 
-static void collect_reads(Problem *q, const Plan *p) {
-    int n_nodes = p->graph->nodes.n, room = 0;
-    PlanNeeds *needs = ARENA_ARRAY(q->arena, PlanNeeds, q->n_kernels + 1);
-    for (int k = 0; k < q->n_kernels; k++) {
-        needs[k] = plan_needs(q->arena, p, &p->kernels.at[k]);
-        room += needs[k].n;
-    }
-    q->reads_first = ARENA_ARRAY(q->arena, int, q->n_kernels + 1);
-    q->reads = ARENA_ARRAY(q->arena, int, room + 1);
-    q->n_readers = ARENA_ARRAY(q->arena, int, n_nodes + 1);
-    q->reader_sum = ARENA_ARRAY(q->arena, int64_t, n_nodes + 1);
-    int *seen = ARENA_ARRAY(q->arena, int, n_nodes + 1), n = 0;
-    for (int k = 0; k < q->n_kernels; k++) {
-        for (int i = 0; i < needs[k].n; i++) {
-            int id = needs[k].at[i]->id;
-            if (p->buffer[id].home != HOME_ARENA || p->buffer[id].writer == k || seen[id] == k + 1) continue;
-            seen[id] = k + 1;
-            q->reads[n++] = id;
-            q->n_readers[id]++;
-            q->reader_sum[id] += k;
+static void number_values(Problem *q, const Plan *p) {
+    q->value_of = ARENA_ARRAY(q->arena, int, p->graph->nodes.n + 1);
+    for (int k = 0; k < q->n_kernels; k++)
+        for (int i = 0; i < p->kernels.at[k].outputs.n; i++) {
+            const int id = p->kernels.at[k].outputs.at[i]->id;
+            if (p->buffer[id].home == HOME_ARENA) q->value_of[id] = ++q->n_values;
         }
-        q->reads_first[k + 1] = n;
+}
+
+static void collect_reads(Problem *q, const Plan *p) {
+    q->reads_first = ARENA_ARRAY(q->arena, int, q->n_kernels + 1);
+    q->n_readers = ARENA_ARRAY(q->arena, int, q->n_values + 1);
+    q->reader_sum = ARENA_ARRAY(q->arena, int64_t, q->n_values + 1);
+    int *seen = ARENA_ARRAY(q->arena, int, q->n_values + 1);
+    NodeList needs = {0};
+    for (int k = 0; k < q->n_kernels; k++) {
+        plan_needs(q->arena, p, &p->kernels.at[k], &needs);
+        for (int i = 0; i < needs.n; i++) {
+            const int id = needs.at[i]->id, v = q->value_of[id] - 1;
+            if (v < 0 || p->buffer[id].writer == k || seen[v] == k + 1) continue;
+            seen[v] = k + 1;
+            vec_push(q->arena, q->reads, v);
+            q->n_readers[v]++;
+            q->reader_sum[v] += k;
+        }
+        q->reads_first[k + 1] = q->reads.n;
     }
 }
 
 static void collect_bytes(Problem *q, const Plan *p, int64_t align) {
-    q->bytes = ARENA_ARRAY(q->arena, int64_t, p->graph->nodes.n + 1);
+    q->bytes = ARENA_ARRAY(q->arena, int64_t, q->n_values + 1);
     q->taken = ARENA_ARRAY(q->arena, int64_t, q->n_kernels + 1);
     q->freed = ARENA_ARRAY(q->arena, int64_t, q->n_kernels + 1);
     for (int k = 0; k < q->n_kernels; k++) {
         const PlanKernel *pk = &p->kernels.at[k];
         q->taken[k] = q->freed[k] = align_up(pk->workspace, align);
         for (int i = 0; i < pk->outputs.n; i++) {
-            int id = pk->outputs.at[i]->id;
-            if (p->buffer[id].home != HOME_ARENA) continue;
-            q->bytes[id] = align_up(p->buffer[id].bytes, align);
-            if (!plan_overwritten(p, pk->outputs.at[i])) q->taken[k] += q->bytes[id];
-            if (!q->n_readers[id]) q->freed[k] += q->bytes[id];
+            const int id = pk->outputs.at[i]->id, v = q->value_of[id] - 1;
+            if (v < 0) continue;
+            q->bytes[v] = align_up(p->buffer[id].bytes, align);
+            if (!plan_overwritten(p, pk->outputs.at[i])) q->taken[k] += q->bytes[v];
+            if (!q->n_readers[v]) q->freed[k] += q->bytes[v];
         }
     }
     for (int i = 0; i < p->graph->nodes.n; i++) { /* freed with what goes over it */
         const Node *old = plan_overwritten(p, p->graph->nodes.at[i]);
-        if (old) q->bytes[old->id] = 0;
+        if (old && q->value_of[old->id]) q->bytes[q->value_of[old->id] - 1] = 0;
     }
 }
 
@@ -131,6 +137,7 @@ static Problem problem_new(Arena *a, const Plan *p, int64_t align) {
     int *identity = ARENA_ARRAY(a, int, q.n_kernels + 1);
     for (int k = 0; k < q.n_kernels; k++) identity[k] = k;
     q.position = identity;
+    number_values(&q, p);
     collect_reads(&q, p);
     collect_bytes(&q, p, align);
     return q;
@@ -166,9 +173,9 @@ static void make_ready(Run *r, int node) {
 }
 
 /* One reader of a buffer is left: it will free the buffer. */
-static void give_to_last_reader(Run *r, int id) {
-    int last = (int)r->sum[id];
-    r->growth[last] -= r->q->bytes[id];
+static void give_to_last_reader(Run *r, int v) {
+    int last = (int)r->sum[v];
+    r->growth[last] -= r->q->bytes[v];
     if (r->ready[last]) heap_push(r->q->arena, &r->heap, (HeapItem){rank_of(r, last), last});
 }
 
@@ -180,21 +187,21 @@ static void execute(Run *r, int k) {
     if (r->live > r->peak) r->peak = r->live;
     r->live -= q->freed[k];
     for (int i = q->reads_first[k]; i < q->reads_first[k + 1]; i++) {
-        int id = q->reads[i];
-        r->sum[id] -= k;
-        if (!--r->left[id]) r->live -= q->bytes[id];
-        if (r->left[id] == 1) give_to_last_reader(r, id);
+        const int v = q->reads.at[i];
+        r->sum[v] -= k;
+        if (!--r->left[v]) r->live -= q->bytes[v];
+        if (r->left[v] == 1) give_to_last_reader(r, v);
     }
     for (int i = q->first[k]; i < q->first[k + 1]; i++)
         if (!--r->need[q->succ[i]]) make_ready(r, q->succ[i]);
 }
 
-static Run run_new(const Problem *q, Policy policy, int n_values) {
+static Run run_new(const Problem *q, Policy policy) {
     Arena *a = q->arena;
     Run r = {.q = q, .policy = policy};
     r.need = arena_dup(a, q->need, sizeof(int) * (size_t)(q->n_nodes + 1));
-    r.left = arena_dup(a, q->n_readers, sizeof(int) * (size_t)(n_values + 1));
-    r.sum = arena_dup(a, q->reader_sum, sizeof(int64_t) * (size_t)(n_values + 1));
+    r.left = arena_dup(a, q->n_readers, sizeof(int) * (size_t)(q->n_values + 1));
+    r.sum = arena_dup(a, q->reader_sum, sizeof(int64_t) * (size_t)(q->n_values + 1));
     r.growth = ARENA_ARRAY(a, int64_t, q->n_kernels + 1);
     r.ready = ARENA_ARRAY(a, bool, q->n_kernels + 1);
     r.done = ARENA_ARRAY(a, bool, q->n_kernels + 1);
@@ -202,13 +209,13 @@ static Run run_new(const Problem *q, Policy policy, int n_values) {
     for (int k = 0; k < q->n_kernels; k++) {
         r.growth[k] = q->taken[k] - q->freed[k];
         for (int i = q->reads_first[k]; i < q->reads_first[k + 1]; i++)
-            if (q->n_readers[q->reads[i]] == 1) r.growth[k] -= q->bytes[q->reads[i]];
+            if (q->n_readers[q->reads.at[i]] == 1) r.growth[k] -= q->bytes[q->reads.at[i]];
     }
     return r;
 }
 
-static Run list_schedule(const Problem *q, Policy policy, int n_values) {
-    Run r = run_new(q, policy, n_values);
+static Run list_schedule(const Problem *q, Policy policy) {
+    Run r = run_new(q, policy);
     for (int k = 0; k < q->n_nodes; k++)
         if (!q->need[k]) make_ready(&r, k);
     while (r.heap.n) {
@@ -256,13 +263,13 @@ static int *inverse(Arena *a, const int *order, int n) {
 
 void pass_schedule(PassContext *c, Plan *p) {
     Arena *scratch = arena_new();
-    int n = p->kernels.n, n_values = p->graph->nodes.n;
+    const int n = p->kernels.n;
     Problem q = problem_new(scratch, p, c->target->align);
-    Run best = list_schedule(&q, POLICY_GIVEN, n_values);
+    Run best = list_schedule(&q, POLICY_GIVEN);
     q.position = inverse(scratch, best.order, n);
     add_barriers(&q, p, best.order);
     for (int policy = 0; policy < POLICY_COUNT && !c->disabled[PASS_schedule]; policy++) {
-        Run r = list_schedule(&q, (Policy)policy, n_values);
+        Run r = list_schedule(&q, (Policy)policy);
         if (policy == 0 || r.peak < best.peak) best = r;
     }
     p->order = arena_dup(p->arena, best.order, sizeof(int) * (size_t)(n + 1));

@@ -115,6 +115,7 @@ typedef struct Families {
     struct LastReaders *readers; /* by node id */
     int *ready;              /* by kernel: the last one that it waits for */
     int64_t *held, room;     /* by head: bytes held for its family; how many more may be */
+    NodeList needs;          /* of needs_of() */
 } Families;
 
 static bool can_be_member(const Families *f, const PlanKernel *k) {
@@ -275,13 +276,19 @@ typedef struct LastReaders {
     int last, before; /* the last, and the last before that */
 } LastReaders;
 
+/* What kernel k needs; until the next call. */
+static const NodeList *needs_of(Families *f, int k) {
+    plan_needs(f->arena, f->p, &f->p->kernels.at[k], &f->needs);
+    return &f->needs;
+}
+
 static LastReaders *find_readers(Families *f) {
     LastReaders *r = ARENA_ARRAY(f->arena, LastReaders, f->p->graph->nodes.n + 1);
     for (int i = 0; i < f->p->graph->nodes.n; i++) r[i] = (LastReaders){-1, -1};
     for (int k = 0; k < f->p->kernels.n; k++) {
-        const PlanNeeds needs = plan_needs(f->arena, f->p, &f->p->kernels.at[k]);
-        for (int i = 0; i < needs.n; i++) {
-            LastReaders *x = &r[needs.at[i]->id];
+        const NodeList *needs = needs_of(f, k);
+        for (int i = 0; i < needs->n; i++) {
+            LastReaders *x = &r[needs->at[i]->id];
             if (x->last != k) *x = (LastReaders){k, x->last};
         }
     }
@@ -289,11 +296,11 @@ static LastReaders *find_readers(Families *f) {
 }
 
 /* The last kernel that k waits for. */
-static int ready(const Families *f, int k) {
-    const PlanNeeds needs = plan_needs(f->arena, f->p, &f->p->kernels.at[k]);
+static int ready(Families *f, int k) {
+    const NodeList *needs = needs_of(f, k);
     int last = -1;
-    for (int i = 0; i < needs.n; i++) {
-        const int writer = f->p->buffer[needs.at[i]->id].writer;
+    for (int i = 0; i < needs->n; i++) {
+        const int writer = f->p->buffer[needs->at[i]->id].writer;
         if (writer > last) last = writer;
     }
     return last;
@@ -306,14 +313,14 @@ static int64_t bytes_of(const Families *f, const Node *n) {
 
 /* Bytes more that are allocated at once because kernel k runs only with kernel `at`: what it writes, and what nobody else reads
  * as late, unless both wait for one kernel, when all that they read is there. */
-static int64_t held_until(const Families *f, int k, int at) {
+static int64_t held_until(Families *f, int k, int at) {
     const PlanKernel *pk = &f->p->kernels.at[k];
-    const PlanNeeds needs = plan_needs(f->arena, f->p, pk);
+    const NodeList *needs = needs_of(f, k);
     int64_t bytes = 0;
     for (int i = 0; i < pk->outputs.n; i++) bytes += bytes_of(f, pk->outputs.at[i]);
-    for (int i = 0; i < needs.n && f->ready[k] < f->ready[at]; i++) {
-        const LastReaders *r = &f->readers[needs.at[i]->id];
-        if ((r->last == k ? r->before : r->last) < at) bytes += bytes_of(f, needs.at[i]);
+    for (int i = 0; i < needs->n && f->ready[k] < f->ready[at]; i++) {
+        const LastReaders *r = &f->readers[needs->at[i]->id];
+        if ((r->last == k ? r->before : r->last) < at) bytes += bytes_of(f, needs->at[i]);
     }
     return bytes;
 }

@@ -3,7 +3,7 @@
 #include <assert.h>
 #include <string.h>
 
-static void add_needs(Arena *a, const Plan *p, Node *x, PlanNeeds *list) {
+static void add_needs(Arena *a, const Plan *p, Node *x, NodeList *list) {
     if (!plan_is_joined(p, x)) {
         vec_push(a, *list, x);
         return;
@@ -11,10 +11,9 @@ static void add_needs(Arena *a, const Plan *p, Node *x, PlanNeeds *list) {
     for (int i = 0; i < x->n_in; i++) add_needs(a, p, x->in[i], list);
 }
 
-PlanNeeds plan_needs(Arena *a, const Plan *p, const PlanKernel *k) {
-    PlanNeeds list = {0};
-    for (int i = 0; i < k->reads.n; i++) add_needs(a, p, k->reads.at[i], &list);
-    return list;
+void plan_needs(Arena *a, const Plan *p, const PlanKernel *k, NodeList *needs) {
+    needs->n = 0;
+    for (int i = 0; i < k->reads.n; i++) add_needs(a, p, k->reads.at[i], needs);
 }
 
 typedef struct Edge {
@@ -24,14 +23,12 @@ typedef struct Edge {
 typedef VEC(Edge) EdgeList;
 
 /* Kernels that read the old value: of each parameter and state, by decl; of what is overwritten, by node. */
-typedef VEC(int) KernelList;
-
-static void collect_readers(Arena *a, const Plan *p, KernelList *params, KernelList *states, KernelList *values) {
+static void collect_readers(Arena *a, const Plan *p, IntList *params, IntList *states, IntList *values) {
     for (int k = 0; k < p->kernels.n; k++) {
         const PlanKernel *pk = &p->kernels.at[k];
         for (int i = 0; i < pk->reads.n; i++) {
             const Node *x = pk->reads.at[i];
-            KernelList *l = x->op == OP_PARAM   ? &params[x->attr->decl]
+            IntList *l = x->op == OP_PARAM   ? &params[x->attr->decl]
                             : x->op == OP_STATE ? &states[x->attr->decl]
                                                 : NULL;
             if (p->buffer[x->id].home == HOME_ARENA) l = &values[x->id];
@@ -42,13 +39,14 @@ static void collect_readers(Arena *a, const Plan *p, KernelList *params, KernelL
 
 static EdgeList collect_edges(Arena *a, const Plan *p) {
     EdgeList edges = {0};
-    KernelList *params = ARENA_ARRAY(a, KernelList, p->graph->model->params.n + 1);
-    KernelList *states = ARENA_ARRAY(a, KernelList, p->graph->model->states.n + 1);
-    KernelList *values = ARENA_ARRAY(a, KernelList, p->graph->nodes.n + 1);
+    NodeList needs = {0};
+    IntList *params = ARENA_ARRAY(a, IntList, p->graph->model->params.n + 1);
+    IntList *states = ARENA_ARRAY(a, IntList, p->graph->model->states.n + 1);
+    IntList *values = ARENA_ARRAY(a, IntList, p->graph->nodes.n + 1);
     collect_readers(a, p, params, states, values);
     for (int k = 0; k < p->kernels.n; k++) {
         const PlanKernel *pk = &p->kernels.at[k];
-        const PlanNeeds needs = plan_needs(a, p, pk);
+        plan_needs(a, p, pk, &needs);
         for (int i = 0; i < needs.n; i++) {
             int writer = p->buffer[needs.at[i]->id].writer;
             if (writer >= 0 && writer != k) vec_push(a, edges, ((Edge){writer, k, false}));
@@ -56,7 +54,7 @@ static EdgeList collect_edges(Arena *a, const Plan *p) {
         for (int i = 0; i < pk->outputs.n; i++) {
             const PlanBuffer *b = &p->buffer[pk->outputs.at[i]->id];
             const Node *old = plan_overwritten(p, pk->outputs.at[i]);
-            const KernelList *l = old                     ? &values[old->id]
+            const IntList *l = old                     ? &values[old->id]
                                   : b->home == HOME_PARAM ? &params[b->decl]
                                   : b->home == HOME_STATE ? &states[b->decl]
                                                           : NULL;

@@ -103,8 +103,9 @@ void pass_overwrite(PassContext *c, Plan *p) {
         o.last_reader[i] = -1;
     }
     const int *place = places(&o);
+    NodeList needs = {0};
     for (int k = 0; k < p->kernels.n; k++) {
-        const PlanNeeds needs = plan_needs(o.arena, p, &p->kernels.at[k]);
+        plan_needs(o.arena, p, &p->kernels.at[k], &needs);
         for (int i = 0; i < needs.n; i++) {
             int *last = &o.last_reader[needs.at[i]->id];
             if (*last < 0 || place[*last] < place[k]) *last = k;

@@ -69,10 +69,11 @@ static bool much_smaller(const Node *x, const Node *than) {
 static bool in_arena(const Remat *r, const Node *n) { return r->p->buffer[n->id].home == HOME_ARENA; }
 
 static void find_saved(Remat *r) {
+    NodeList needs = {0};
     for (int k = 0; k < r->p->kernels.n; k++) {
         const PlanKernel *pk = &r->p->kernels.at[k];
         if (pk->phase == PHASE_FORWARD) continue;
-        const PlanNeeds needs = plan_needs(r->arena, r->p, pk);
+        plan_needs(r->arena, r->p, pk, &needs);
         for (int i = 0; i < needs.n; i++) {
             const Node *x = needs.at[i];
             vec_push(r->arena, r->readers[x->id], k);

@@ -17,6 +17,7 @@
 enum {
     SHORTEST = 256, /* steps of a product's inner loop in one slice, for tiles of the usual size */
     MOST_SLICES = 512,
+    MOST_SLICES_FOR_ROUNDING = 2048,
     RESIDENT = 4, /* programs that sum, side by side on a multiprocessor: one alone read 2.4 TB/s of an H200's 4.2 */
 };
 
@@ -27,7 +28,6 @@ static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 /* The length of a slice, at least `least`, such that about `wanted` of them make up n: equal ones if nearly as many do.
  */
 static int64_t slice_length(int64_t n, int64_t wanted, int64_t least) {
-    if (wanted > MOST_SLICES) wanted = MOST_SLICES;
     const int64_t length = ceil_div(n, wanted) > least ? ceil_div(n, wanted) : least;
     for (int64_t slices = n / length; slices > 1 && slices * 2 * length > n; slices--)
         if (n % slices == 0) return n / slices;
@@ -139,7 +139,7 @@ Node *rule_split_sum(Rewriter *r, const Node *n) {
     int dim = n->attr->axes[0];
     for (int i = 0; i < n_axes; i++) /* the longest, the outermost of equals */
         if (x->shape->dim[n->attr->axes[i]].bound > x->shape->dim[dim].bound) dim = n->attr->axes[i];
-    int64_t wanted = cores / programs;
+    int64_t wanted = cores / programs < MOST_SLICES ? cores / programs : MOST_SLICES;
     if (wanted > elements / t->max_tile) wanted = elements / t->max_tile;
     const int64_t length = slice_length(x->shape->dim[dim].bound, wanted, 1);
     if (length == x->shape->dim[dim].bound) return NULL;
@@ -185,6 +185,16 @@ static double product_seconds(const Target *t, double flops, double share, doubl
     return flops / (t->gflops_f32 * 1e9 * share) + bytes / (t->gbytes_per_s * 1e9);
 }
 
+/* Slices such that none adds more terms than a running sum should have, if writing and reading what they give takes little beside
+ * reading the operands; else 1. */
+static int64_t slices_for_rounding(const Target *t, const Node *n, int64_t terms) {
+    enum { LITTLE = 8 }; /* one part in so many */
+    int64_t read = 0, slices = t->device->most_sliced ? ceil_div(terms, t->device->most_sliced) : 1;
+    for (int k = 0; k < n->n_in; k++) read += shape_elements(*n->in[k]->shape);
+    if (slices > MOST_SLICES_FOR_ROUNDING) slices = MOST_SLICES_FOR_ROUNDING;
+    return 2 * slices * shape_elements(*n->shape) <= read / LITTLE ? slices : 1;
+}
+
 /* The longest summed loop of those that slide in no window, whose slices would overlap; -1: none. */
 static int sliced_loop(const Contract *c, Node *const *in) {
     int longest = -1;
@@ -224,12 +234,13 @@ Node *rule_split_product(Rewriter *r, const Node *n) {
     if (2 * tiles > cores) return NULL;
     const int64_t extent = c->extent[loop].bound, others = roles.k / extent;
     const int64_t least = ceil_div(side > 1 ? SHORTEST * side / 128 + 1 : 8, others);
-    const int64_t length = slice_length(extent, cores / tiles, least);
+    const int64_t exact = slices_for_rounding(t, n, roles.k), busy = cores / tiles < MOST_SLICES ? cores / tiles : MOST_SLICES;
+    const int64_t length = slice_length(extent, exact > busy ? exact : busy, least);
     if (length == extent) return NULL;
     const double slices = (double)ceil_div(extent, length);
     const double all = (double)(members * results), flops = 2.0 * all * (double)roles.k,
                  share = (double)tiles / (double)cores;
-    if (product_seconds(t, flops, share * slices < 1 ? share * slices : 1, 8 * slices * all) >
+    if (exact == 1 && product_seconds(t, flops, share * slices < 1 ? share * slices : 1, 8 * slices * all) >
         0.8 * product_seconds(t, flops, share, 0))
         return NULL;
     int8_t first = 0;

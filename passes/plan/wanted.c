@@ -50,11 +50,12 @@ static uint64_t of_home(const Plan *p, const PlanBuffer *b) {
 
 uint64_t *plan_wanted_by_kernel(Arena *a, const Plan *p, const int *order) {
     uint64_t *wanted = ARENA_ARRAY(a, uint64_t, p->kernels.n + 1), *node = ARENA_ARRAY(a, uint64_t, p->graph->nodes.n + 1);
+    NodeList needs = {0};
     for (int at = p->kernels.n - 1; at >= 0; at--) {
         const int id = order ? order[at] : at;
         const PlanKernel *k = &p->kernels.at[id];
         for (int i = 0; i < k->outputs.n; i++) wanted[id] |= node[k->outputs.at[i]->id] | of_home(p, &p->buffer[k->outputs.at[i]->id]);
-        const PlanNeeds needs = plan_needs(a, p, k);
+        plan_needs(a, p, k, &needs);
         for (int i = 0; i < needs.n; i++) node[needs.at[i]->id] |= wanted[id];
     }
     return wanted;

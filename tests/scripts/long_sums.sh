@@ -75,6 +75,22 @@ for t in $with_gpu; do
         awk '{ n++; off = $2 / 0.1 - 1; if (!(off < 2e-5 && off > -2e-5)) bad = 1 } END { exit bad || n != 4 }' out || fail "S=$s on $t: $(cat out)"
     done
 done
+# a product of threads, of more terms than one running sum should have: in slices that are short enough
+cat >product.dsl <<'END'
+dim N = 300000
+model product {
+    a = param [N, 4] init constant(0.1)
+    b = param [N, 5] init constant(0.1)
+    z = transpose(a) @ b / float(N) * 10.0
+    output first = z[0, 0]
+    output last = z[3, 4]
+}
+END
+for t in $with_gpu; do
+    LD_LIBRARY_PATH=$BUILD/ptxsim "$FUSEC" run product.dsl --entry infer --quiet --target "$t" >out 2>log || fail "product on $t: $(cat log)"
+    awk '{ n++; off = $2 / 0.1 - 1; if (!(off < 2e-5 && off > -2e-5)) bad = 1 } END { exit bad || n != 2 }' out || fail "product on $t: $(cat out)"
+done
+"$FUSEC" product.dsl -D N=16000000 --target sm_80 --entry infer -o b.tile && grep -q 'loop k in 0\.\.[0-9]\{1,5\} ' b.tile || fail "slices too long: $(cat b.tile)"
 # and by matrix instructions, whose rings of copies find nothing to fetch in most slices
 cat >low.dsl <<'END'
 dim S <= 20000
