@@ -259,7 +259,7 @@ const Builtin builtins_math[] = {
 #define OP(...)
 #define CALL_FUNCTION(e, text) {text, "x", run_unary, OP_##e, true},
 #define CALL_OTHER(e, text)
-#define ELEMENT(e, text, arity, type, jac, operands, cost, code, ulps, call) CALL_##call(e, text)
+#define ELEMENT(e, text, arity, type, jac, operands, cost, code, ulps, exact, call) CALL_##call(e, text)
 #include "ir/ops.def"
 #undef OP
 #undef CALL_FUNCTION

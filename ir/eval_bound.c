@@ -71,19 +71,14 @@ static bool is_function(Op op) {
     return op_is_transcendental(op) && op_info[op].ulps > 0.5 && op != OP_RSQRT;
 }
 
-/* Exact by C99 Annex F. */
 static bool has_exact_value(Op op, const double *x) {
-    switch (op) {
-    case OP_EXP:
-    case OP_LOG1P:
-    case OP_SIN:
-    case OP_COS:
-    case OP_TANH:
-    case OP_ERF: return x[0] == 0;
-    case OP_LOG: return x[0] == 1;
-    case OP_POW: return x[0] == 1 || x[1] == 0;
-    default: return false;
+    switch (op_info[op].exact) {
+    case EXACT_NOWHERE: return false;
+    case EXACT_AT_0: return x[0] == 0;
+    case EXACT_AT_1: return x[0] == 1;
+    case EXACT_POWER: return x[0] == 1 || x[1] == 0;
     }
+    return false;
 }
 
 static bool is_in(DType t, double x) { return x == scalar_round(dtype_is_low(t) ? t : DT_F32, x); }

@@ -5,9 +5,9 @@
 const OpInfo op_info[OP_COUNT] = {
 #define OP(e, txt, c, ar, ty, jac) \
     {.text = txt, .cls = CLASS_##c, .arity = ar, .type = TYPE_##ty, .jacobian = JAC_##jac},
-#define ELEMENT(e, txt, ar, ty, jac, from, price, how, error, name) \
+#define ELEMENT(e, txt, ar, ty, jac, from, price, how, error, where, name) \
     {.text = txt, .cls = CLASS_ELEMENT, .arity = ar, .type = TYPE_##ty, .jacobian = JAC_##jac, .operands = OPERANDS_##from, \
-     .cost = price, .code = CODE_##how, .ulps = error, .call = CALLED_##name},
+     .cost = price, .code = CODE_##how, .ulps = error, .exact = EXACT_##where, .call = CALLED_##name},
 #include "ir/ops.def"
 #undef OP
 };
@@ -30,7 +30,9 @@ bool op_is_transcendental(Op op) {
     return op_info[op].code == CODE_FORMULA && op_info[op].operands == OPERANDS_FLOATING;
 }
 
-bool op_is_expensive(Op op) { return op_info[op].cost >= op_info[OP_DIV].cost; }
+int op_cost(Op op) { return op_info[op == OP_RANDOM ? OP_PHILOX : op].cost; }
+
+bool op_is_expensive(Op op) { return op != OP_RANDOM && op_cost(op) >= op_cost(OP_DIV); }
 
 bool op_is_scatter(Op op) { return op == OP_SCATTER_ADD || op == OP_SCATTER_MAX || op == OP_SCATTER_ARGMAX; }
 

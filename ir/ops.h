@@ -17,6 +17,7 @@ typedef enum { CLASS_SOURCE, CLASS_ELEMENT, CLASS_MOVE, CLASS_REDUCE, CLASS_CONT
 typedef enum { TYPE_SAME, TYPE_SECOND, TYPE_BOOL, TYPE_I32, TYPE_ATTR } OpType;
 typedef enum { OPERANDS_ANY, OPERANDS_NUMBER, OPERANDS_FLOATING, OPERANDS_TRUTH } OpOperands;
 typedef enum { CODE_NONE, CODE_INSTRUCTION, CODE_FORMULA } OpCode;
+typedef enum { EXACT_NOWHERE, EXACT_AT_0, EXACT_AT_1, EXACT_POWER } OpExact;
 typedef enum { CALLED_NOT, CALLED_OTHER, CALLED_FUNCTION } OpCall;
 typedef enum { JAC_SOURCE, JAC_DIAGONAL, JAC_SUM, JAC_SELECT, JAC_MULTILINEAR, JAC_ZERO, JAC_NONE } Jacobian;
 
@@ -30,12 +31,14 @@ typedef struct OpInfo {
     int cost;
     OpCode code;
     double ulps;
+    OpExact exact;
     OpCall call;
 } OpInfo;
 extern const OpInfo op_info[OP_COUNT];
 bool op_parse(const char *text, Op *out);
 bool op_is_transcendental(Op op); /* a formula of floats, roots and powers too: worth f32 */
-bool op_is_expensive(Op op);      /* as a division of f32 is, or more: not computed again lightly */
+int op_cost(Op op);               /* OpInfo.cost; a random number's is philox's */
+bool op_is_expensive(Op op);      /* as a division of f32 is, or more, but for random numbers: not computed again lightly */
 bool op_is_scatter(Op op);        /* an element is what is sent to it, reduced: */
 Op op_scattered(Op scatter);      /* by OP_SUM or OP_RMAX */
 

@@ -3,6 +3,12 @@
 #include <stddef.h>
 #include <string.h>
 
+static const DeviceTiles tiles[] = {
+#define TILES(b, map, map_most, row, row_most, span, span_most, column, column_most, m, m_most, n, n_most, k, k_most) \
+    [BACKEND_##b] = {{map, map_most}, {row, row_most}, {span, span_most}, {column, column_most}, {m, m_most}, {n, n_most}, {k, k_most}},
+#include "ir/targets.def"
+};
+
 static const Device devices[] = {
 #define DEVICE(b, file, gpu, cpu, grid, written, fast, copies, sums, added, products, sliced) \
     [BACKEND_##b] = {.suffix = file, \
@@ -15,7 +21,8 @@ static const Device devices[] = {
                      .takes_sums = sums, \
                      .most_added = added, \
                      .most_products = products, \
-                     .most_sliced = sliced},
+                     .most_sliced = sliced, \
+                     .tiles = &tiles[BACKEND_##b]},
 #include "ir/targets.def"
 };
 

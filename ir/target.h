@@ -4,11 +4,21 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-typedef enum { BACKEND_NVPTX, BACKEND_HOST, BACKEND_C99 } Backend;
+typedef enum {
+#define DEVICE(b, ...) BACKEND_##b,
+#include "ir/targets.def"
+} Backend;
+typedef struct TileShare { /* targets.def */
+    int part, most;
+} TileShare;
+typedef struct DeviceTiles {
+    TileShare map, row_lanes, span, column, m, n, k;
+} DeviceTiles;
 typedef struct Device { /* of a back end: targets.def */
     const char *suffix;
     bool is_gpu, is_cpu, has_grid, as_written, all_fast, copies_inputs, takes_sums;
     int most_added, most_products, most_sliced;
+    const DeviceTiles *tiles;
 } Device;
 typedef struct Target {
     const char *name;
@@ -28,6 +38,10 @@ typedef struct Target {
 extern const Target targets[];
 extern const int n_targets;
 const Target *target_find(const char *name); /* NULL if unknown */
+static inline int target_tile(const Target *t, TileShare s) {
+    const int share = s.part ? t->max_tile / s.part : s.most;
+    return share < 1 ? 1 : share > s.most ? s.most : share;
+}
 static inline double target_ridge(const Target *t) { return t->gflops_f32 / t->gbytes_per_s; } /* FLOP per byte */
 /* To start a kernel; bytes that it could move in that time. */
 static inline double target_launch_seconds(const Target *t) { return t->device->has_grid ? 2e-6 : 0; }

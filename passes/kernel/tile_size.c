@@ -35,36 +35,17 @@ typedef struct Limits {
 
 static int at_most(int n, int most) { return n < 1 ? 1 : n > most ? most : n; }
 
-/* Everything follows from the target's largest tile, so that tests with a small one meet every loop and edge. */
 static Limits limits_of(const Target *t) {
-    const int tile = t->max_tile;
-    if (t->device->is_gpu)
-        return (Limits){.map = at_most(tile / 8, 1024),
-                        .row_lanes = at_most(tile / 4, 2048),
-                        .span = at_most(tile / 2, 4096),
-                        .column = at_most(tile / 128, 64),
-                        .m = at_most(tile / 128, 64),
-                        .n = at_most(tile / 128, 64),
-                        .k = at_most(tile / 512, 16),
-                        .most_products = t->device->most_products,
-                        .pow2 = true};
-    if (target_has_lanes(t))
-        return (Limits){.map = at_most(tile / 8, 8192),
-                        .row_lanes = at_most(tile / 32, 2048),
-                        .span = at_most(tile / 8, 8192),
-                        .column = at_most(tile / 128, 512),
-                        .m = at_most(tile / 124, 528),
-                        .n = at_most(tile / 128, 512),
-                        .k = at_most(tile / 256, 256),
-                        .most_products = t->device->most_products};
-    return (Limits){.map = 1 << 30,
-                    .row_lanes = 1,
-                    .span = at_most(tile / 8, 512),
-                    .column = at_most(tile / 64, 64),
-                    .m = 1,
-                    .n = at_most(tile / 64, 64),
-                    .k = at_most(tile / 64, 64),
-                    .most_products = t->device->most_products};
+    const DeviceTiles *d = t->device->tiles;
+    return (Limits){.map = target_tile(t, d->map),
+                    .row_lanes = target_tile(t, d->row_lanes),
+                    .span = target_tile(t, d->span),
+                    .column = target_tile(t, d->column),
+                    .m = target_tile(t, d->m),
+                    .n = target_tile(t, d->n),
+                    .k = target_tile(t, d->k),
+                    .most_products = t->device->most_products,
+                    .pow2 = t->device->is_gpu};
 }
 
 /* Lanes along a dim: its extent, at most `most`, a power of two where the target wants one. */
@@ -166,24 +147,24 @@ static void row_sizes(const Limits *l, const PlanKernel *k, TileSizes *s) {
     }
 }
 
-/* Instructions per element of what is inlined into a node: transcendentals and random draws count for more.
- * Walks at most `left` nodes. */
-static int weight_of(const Plan *p, const PlanKernel *k, const Node *n, int *left) {
+/* What one element of a node takes with all that is inlined into it.  Walks at most `left` nodes. */
+static int cost_of(const Plan *p, const PlanKernel *k, const Node *n, int *left) {
     if (--*left < 0 || op_is_memory(n->op)) return 0;
-    int w = n->op == OP_RANDOM ? 24 : n->op == OP_SIN || n->op == OP_COS || n->op == OP_POW ? 16 : 1;
+    int cost = op_cost(n->op);
     for (int i = 0; i < n->n_in; i++) {
         const int home = p->kernel_of[n->in[i]->id];
-        if (home < 0 || home == (int)(k - p->kernels.at)) w += weight_of(p, k, n->in[i], left);
+        if (home < 0 || home == (int)(k - p->kernels.at)) cost += cost_of(p, k, n->in[i], left);
     }
-    return w;
+    return cost;
 }
 
 /* A map of many instructions per element gets one element per thread: more would only make the code longer. */
 static int map_elements(const Target *t, const Plan *p, const PlanKernel *k, int elements) {
-    int weight = 0, left = 400;
+    enum { MANY = 100 }; /* additions */
+    int cost = 0, left = 400;
     if (!t->device->is_gpu) return elements;
-    for (int i = 0; i < k->nodes.n; i++) weight += weight_of(p, k, k->nodes.at[i].node, &left);
-    return weight > 48 && t->threads < elements ? t->threads : elements;
+    for (int i = 0; i < k->nodes.n; i++) cost += cost_of(p, k, k->nodes.at[i].node, &left);
+    return cost > MANY && t->threads < elements ? t->threads : elements;
 }
 
 /* Lanes of the loops of the result that operand o alone mentions. */
