@@ -19,7 +19,7 @@ typedef struct MatrixProduct {
     double batch, m, n, k;
     int bytes; /* of a factor's element */
     /* of each result, after its sum: */
-    double steps, reads; /* elementwise operations; bytes */
+    double steps, reads; /* additions that it takes (op_cost()); bytes */
     double staged;       /* bytes that go through shared memory */
     bool loads_rows;     /* wgmma takes the rows from registers, into which they are loaded (matrix_orient) */
 } MatrixProduct;

@@ -1,10 +1,7 @@
 /* What a matrix kernel computes after its sums, as the cost of its tiles counts it: from what it stores back to the product. */
 #include "passes/kernel/matrix.h"
 
-enum {
-    MOST_NODES = 64, /* of one epilogue; what is beyond is not counted */
-    EXPENSIVE = 16        /* steps of a root, a power, a quotient or a random number */
-};
+enum { MOST_NODES = 64 }; /* of one epilogue; what is beyond is not counted */
 
 typedef struct EpilogueWalk {
     const PlanKernel *k;
@@ -18,11 +15,6 @@ static bool is_read(const EpilogueWalk *w, const Node *n) {
     for (int i = 0; i < w->k->reads.n; i++)
         if (w->k->reads.at[i] == n) return true;
     return false;
-}
-
-static double steps_of(const Node *n) {
-    if (op_is_expensive(n->op) || n->op == OP_RANDOM) return EXPENSIVE;
-    return op_info[n->op].cls == CLASS_ELEMENT;
 }
 
 static bool first_time(EpilogueWalk *w, const Node *n) {
@@ -44,7 +36,7 @@ static void walk(EpilogueWalk *w, const Node *n) {
         w->p->staged += staged(n, share);
         return;
     }
-    w->p->steps += share * steps_of(n);
+    w->p->steps += share * op_cost(n->op);
     for (int i = 0; i < n->n_in; i++) walk(w, n->in[i]);
 }
 
