@@ -32,7 +32,6 @@ double numbers_get(const fusec_tensor *t, const void *data, uint64_t i) {
     switch (t->dtype) {
     case FUSEC_BOOL: return ((const uint8_t *)data)[i];
     case FUSEC_I32: return ((const int32_t *)data)[i];
-    case FUSEC_F64: return ((const double *)data)[i];
     default: return ((const float *)data)[i];
     }
 }
@@ -45,7 +44,6 @@ void numbers_draw(const fusec_tensor *t, void *to, uint64_t count) {
         switch (t->dtype) {
         case FUSEC_BOOL: ((uint8_t *)to)[i] = (uint8_t)(u & 1); break;
         case FUSEC_I32: ((int32_t *)to)[i] = (int32_t)((t->hi > t->lo ? t->lo : 0) + (int64_t)(u % range)); break;
-        case FUSEC_F64: ((double *)to)[i] = (double)(int64_t)(u >> 11) * 0x1p-52 - 1; break;
         default: ((float *)to)[i] = (float)(u >> 40) * 0x1p-23f - 1; break;
         }
     }

@@ -70,6 +70,7 @@ bool artifact_grid(const Kernel *k, struct fusec_grid grid[FUSEC_MAX_GRID], int 
 uint64_t artifact_wanted_by(const Module *m, Entry e, const Launch *l);
 /* A runtime source file by base name ("check.c") with its quoted #includes removed; NULL if there is none. */
 char *artifact_runtime(Arena *a, const char *file);
+fusec_dtype artifact_dtype(DType t); /* as the runtime knows it: tf32 is f32 in memory */
 /* Text as a C string literal, quotes included. */
 char *artifact_string(Arena *a, const char *text);
 

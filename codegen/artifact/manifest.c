@@ -7,11 +7,10 @@
 
 static const char *const region_name[] = {"PARAM", "STATE", "GRAD", "ARENA", "SCALAR", "INPUT", "OUTPUT"};
 
-static fusec_dtype dtype_code(DType t) {
+fusec_dtype artifact_dtype(DType t) {
     switch (t) {
     case DT_BOOL: return FUSEC_BOOL;
     case DT_I32: return FUSEC_I32;
-    case DT_F64: return FUSEC_F64;
     case DT_F16: return FUSEC_F16;
     case DT_BF16: return FUSEC_BF16;
     default: return FUSEC_F32;
@@ -32,7 +31,7 @@ static int64_t dim_shift(const Dim *d) { return dim_is_fixed(*d) ? d->bound : d-
 static void tensor(FILE *f, Arena *a, const ModuleTensor *t) {
     fprintf(f,
             "    {.name = %s, .offset = %" PRId64 "u, .bytes = %" PRId64 "u, .dtype = %d, .rank = %d, .trainable = %d",
-            artifact_string(a, t->name), t->offset, t->bytes, (int)dtype_code(t->dtype), t->shape.rank, t->trainable);
+            artifact_string(a, t->name), t->offset, t->bytes, (int)artifact_dtype(t->dtype), t->shape.rank, t->trainable);
     if (t->outcome) fputs(", .outcome = 1", f);
     if (t->has_range) fprintf(f, ", .lo = %" PRId64 ", .hi = %" PRId64, t->lo, t->hi);
     if (t->shape.rank) {

@@ -74,7 +74,7 @@ static LLVMValueRef tensor(const Data *d, const ModuleTensor *t) {
     vec_push(d->a, f, int_array(e->i8, sym, FUSEC_MAX_RANK));
     vec_push(d->a, f, int_array(e->i32, scale, FUSEC_MAX_RANK));
     vec_push(d->a, f, int_array(e->i32, shift, FUSEC_MAX_RANK));
-    vec_push(d->a, f, integer(e->i8, t->dtype));
+    vec_push(d->a, f, integer(e->i8, artifact_dtype(t->dtype)));
     vec_push(d->a, f, integer(e->i8, (uint64_t)t->shape.rank));
     vec_push(d->a, f, integer(e->i8, t->trainable));
     vec_push(d->a, f, integer(e->i8, t->outcome));

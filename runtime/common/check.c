@@ -55,7 +55,7 @@ static int fusec_row_in_range(const fusec_tensor *t, const void *data, int64_t f
 
 /* Each tensor that is given is aligned as its elements need. */
 static int fusec_aligned(const fusec_tensor *t, uint32_t n, const void *const *data) {
-    static const uint8_t bytes[] = {1, 4, 4, 8, 2, 2}; /* by fusec_dtype */
+    static const uint8_t bytes[] = {[FUSEC_BOOL] = 1, [FUSEC_I32] = 4, [FUSEC_F32] = 4, [FUSEC_F16] = 2, [FUSEC_BF16] = 2};
     for (uint32_t i = 0; data && i < n; i++)
         if ((uintptr_t)data[i] % bytes[t[i].dtype] != 0) return 0;
     return 1;

@@ -11,15 +11,6 @@ static int fusec_finite_single(float x) {
     return (v.u & 0x7f800000u) != 0x7f800000u;
 }
 
-static int fusec_finite_double(double x) {
-    union {
-        double f;
-        uint64_t u;
-    } v;
-    v.f = x;
-    return (v.u >> 52 & 0x7ff) != 0x7ff;
-}
-
 static int fusec_finite_half(uint16_t x, uint16_t exponent) { return (x & exponent) != exponent; }
 
 static int fusec_row_finite(const fusec_tensor *t, const void *data, int64_t first, int64_t n) {
@@ -28,7 +19,6 @@ static int fusec_row_finite(const fusec_tensor *t, const void *data, int64_t fir
         switch (t->dtype) {
         case FUSEC_F16: ok = fusec_finite_half(((const uint16_t *)data)[i], 0x7c00); break;
         case FUSEC_BF16: ok = fusec_finite_half(((const uint16_t *)data)[i], 0x7f80); break;
-        case FUSEC_F64: ok = fusec_finite_double(((const double *)data)[i]); break;
         default: ok = fusec_finite_single(((const float *)data)[i]); break;
         }
     }

@@ -52,7 +52,7 @@ typedef enum {
 } fusec_status;
 const char *fusec_status_text(fusec_status s);
 
-typedef enum { FUSEC_BOOL, FUSEC_I32, FUSEC_F32, FUSEC_F64, FUSEC_F16, FUSEC_BF16 } fusec_dtype;
+typedef enum { FUSEC_BOOL, FUSEC_I32, FUSEC_F32, FUSEC_F16, FUSEC_BF16 } fusec_dtype;
 
 /* One tensor of the model; `dim` at the bounds. */
 typedef struct fusec_tensor {

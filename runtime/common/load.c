@@ -195,7 +195,8 @@ static int fusec_load_data(fusec_loader *l, const fusec_tensor *t, uint32_t numb
 }
 
 static int fusec_load_dtype_is(const fusec_tensor *t, const char *dtype) {
-    static const char *const names[] = {"BOOL", "I32", "F32", "F64", "F16", "BF16"};
+    static const char *const names[] = {
+        [FUSEC_BOOL] = "BOOL", [FUSEC_I32] = "I32", [FUSEC_F32] = "F32", [FUSEC_F16] = "F16", [FUSEC_BF16] = "BF16"};
     return fusec_load_same(dtype, names[t->dtype]);
 }
 

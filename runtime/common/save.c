@@ -45,7 +45,8 @@ static void fusec_put_name(fusec_saver *s, const char *prefix, const char *name)
 }
 
 static void fusec_put_tensor(fusec_saver *s, const char *prefix, const fusec_tensor *t, uint64_t at) {
-    static const char *const dtype[] = {"BOOL", "I32", "F32", "F64", "F16", "BF16"};
+    static const char *const dtype[] = {
+        [FUSEC_BOOL] = "BOOL", [FUSEC_I32] = "I32", [FUSEC_F32] = "F32", [FUSEC_F16] = "F16", [FUSEC_BF16] = "BF16"};
     fusec_put_text(s, ",");
     fusec_put_name(s, prefix, t->name);
     fusec_put_text(s, ":{\"dtype\":\"");

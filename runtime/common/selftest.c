@@ -66,7 +66,6 @@ static void fusec_selftest_element(const fusec_tensor *t, void *data, uint64_t i
     case FUSEC_I32:
         ((int32_t *)data)[i] = (int32_t)((t->lo < t->hi ? t->lo : 0) + (int64_t)(((uint64_t)bits * values) >> 32));
         break;
-    case FUSEC_F64: ((double *)data)[i] = (double)((int32_t)(bits >> 8) - 0x800000) / 0x800000; break;
     case FUSEC_F16: ((uint16_t *)data)[i] = fusec_selftest_half(fusec_selftest_coarse(bits)); break;
     case FUSEC_BF16:
         ((uint16_t *)data)[i] = (uint16_t)(fusec_selftest_from_float(fusec_selftest_coarse(bits)) >> 16);
@@ -98,7 +97,6 @@ static float fusec_selftest_value(const fusec_tensor *t, const void *data, uint6
     switch (t->dtype) {
     case FUSEC_BOOL: return ((const uint8_t *)data)[i];
     case FUSEC_I32: return (float)((const int32_t *)data)[i];
-    case FUSEC_F64: return (float)((const double *)data)[i];
     case FUSEC_BF16: return fusec_selftest_to_float((uint32_t)((const uint16_t *)data)[i] << 16);
     case FUSEC_F16:
         half = ((const uint16_t *)data)[i];

@@ -299,8 +299,7 @@ static void not_finite_in_every_dtype(void **state) {
         uint8_t dtype;
         int bytes;
         uint64_t largest, infinity, nan;
-    } all[] = {{FUSEC_F64, 8, 0x7fefffffffffffff, 0xfff0000000000000, 0x7ff0000000000001},
-               {FUSEC_F32, 4, 0x7f7fffff, 0xff800000, 0x7f800001},
+    } all[] = {{FUSEC_F32, 4, 0x7f7fffff, 0xff800000, 0x7f800001},
                {FUSEC_F16, 2, 0x7bff, 0xfc00, 0x7c01},
                {FUSEC_BF16, 2, 0x7f7f, 0xff80, 0x7f81}};
     (void)state;

@@ -3,10 +3,6 @@
 #include "codegen/nvptx/nvptx.h"
 #include <string.h>
 
-static const uint8_t dtype_code[DT_COUNT] = {[DT_BOOL] = FUSEC_BOOL, [DT_I32] = FUSEC_I32, [DT_F32] = FUSEC_F32,
-                                             [DT_F64] = FUSEC_F64,   [DT_F16] = FUSEC_F16, [DT_BF16] = FUSEC_BF16,
-                                             [DT_TF32] = FUSEC_F32};
-
 static const fusec_tensor *tensors(Arena *a, const ModuleTensor *from, int n) {
     fusec_tensor *t = ARENA_ARRAY(a, fusec_tensor, n + 1);
     for (int i = 0; i < n; i++) {
@@ -14,7 +10,7 @@ static const fusec_tensor *tensors(Arena *a, const ModuleTensor *from, int n) {
         t[i] = (fusec_tensor){.name = x->name,
                               .offset = (uint64_t)x->offset,
                               .bytes = (uint64_t)x->bytes,
-                              .dtype = dtype_code[x->dtype],
+                              .dtype = (uint8_t)artifact_dtype(x->dtype),
                               .rank = (uint8_t)x->shape.rank,
                               .trainable = x->trainable,
                               .outcome = x->outcome};
