@@ -32,7 +32,6 @@ enum {
     SWEPT = 16,               /* most k of a Y that is walked row by row */
     STREAM_BYTES = 128,       /* of a row of Y at a time: with less of each page, copying all of it first is faster */
     LEAST_SUMS = 16, /* of a part */
-    MIN_COLUMNS = 2
 };
 
 /* Is every element a number of bf16, held as f32? */
@@ -275,13 +274,9 @@ static bool has_edges(const Dot *d) {
 
 /* Roles and sizes, alike for inner products and blocks; NULL, or why it is neither. */
 static const char *plan(FormPlan *p, Dot **d) {
-    const Axis *axes = p->ke->k->axes.at;
     MatrixRoles r;
     const char *why = form_matrix_roles(p, &r);
     if (why) return why;
-    int64_t columns = 1;
-    for (int i = 0; i < r.columns.n_axes; i++) columns *= axes[r.columns.axis[i]].step;
-    if (columns < MIN_COLUMNS) return "it has one column";
     *d = p->of_form = ARENA_NEW(p->ke->arena, Dot);
     **d = (Dot){.ke = p->ke, .inst = p->dot, .machine = p->machine, .c = form_storage(p), .x = r.x, .y = r.y};
     (*d)->rows = r.rows, (*d)->columns = r.columns, (*d)->over = r.over;

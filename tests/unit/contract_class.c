@@ -1,17 +1,23 @@
 /* The roles of loops, on the contractions a layer makes. */
 #include "passes/algebra/contract_class.h"
+#include "passes/algebra/slice_sums.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <cmocka.h>
 
-/* The first contraction of a graph given as one line of text between sources. */
-static ContractClass classify(Arena *a, const char *inputs, const char *line) {
+/* The contraction of a graph given as one line of text between sources. */
+static const Node *parsed(Arena *a, const char *inputs, const char *line) {
     const char *error = NULL;
     Graph *g = graph_parse(a, arena_printf(a, "graph @g entry=infer {\n%s\n%s\n}\n", inputs, line), &error);
     if (!g) fail_msg("%s", error);
     const Node *n = vec_last(g->nodes);
     assert_int_equal(n->op, OP_CONTRACT);
+    return n;
+}
+
+static ContractClass classify(Arena *a, const char *inputs, const char *line) {
+    const Node *n = parsed(a, inputs, line);
     return contract_classify(n->attr->contract, n->in);
 }
 
@@ -60,11 +66,32 @@ static void loops_without_a_role(void **state) {
     arena_free(a);
 }
 
+/* Slices of a dim are a view with one loop more; not one that repeats them, or takes the slices in another order. */
+static void slices_of_a_dim(void **state) {
+    static const struct {
+        const char *line;
+        bool seen;
+    } all[] = {{"  %2 = contract %0[j, 2 * i + k, l] -> [i:4, j:2, k:2, l:6] : f32[4,2,2,6]", true},
+               {"  %2 = contract %0[j, 2 * i + k, l] -> [i:4, j:2, k:2, l:6, m:3] : f32[4,2,2,6,3]", false},
+               {"  %2 = contract %0[j, 2 * i + k, l] -> [i:4, j:2, k:3, l:6] : f32[4,2,3,6]", false},
+               {"  %2 = contract %0[j, i + 4 * k, l] -> [i:4, j:2, k:2, l:6] : f32[4,2,2,6]", false}};
+    (void)state;
+    Arena *a = arena_new();
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        int dim;
+        int64_t length;
+        assert_int_equal(slices_seen(parsed(a, two, all[i].line), &dim, &length), all[i].seen);
+        if (all[i].seen) assert_true(dim == 1 && length == 2);
+    }
+    arena_free(a);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(batched_product),
         cmocka_unit_test(windows_are_not_plain),
         cmocka_unit_test(loops_without_a_role),
+        cmocka_unit_test(slices_of_a_dim),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
