@@ -1,7 +1,6 @@
 /* From a module to objects, text, or code in this process. */
 #include "codegen/host/host.h"
 #include "codegen/artifact/artifact.h"
-#include "codegen/host/checked.h"
 #include "codegen/host/forms.h"
 #include "codegen/host/manifest.h"
 #include "codegen/llvm/emit_math.h"
@@ -89,11 +88,10 @@ static bool emit_kernels(Build *b, const Module *m, char **error) {
     return ok;
 }
 
-/* Checked after mem2reg: it makes registers of variables that are read and written whole, which cannot be missed;
- * arrays stay, sroa would take accesses beside them out. */
-static bool check(Build *b, const HostOptions *o, char **error) {
-    return machine_optimise(&b->e, b->machine, "function(mem2reg)", error) &&
-           checked_instrument(&b->e, o->check, error);
+/* After mem2reg: it makes registers of variables that are read and written whole, which no access can miss; arrays stay, sroa
+ * would take accesses beside them out. */
+static bool instrument(Build *b, const HostInstrument *i, char **error) {
+    return machine_optimise(&b->e, b->machine, "function(mem2reg)", error) && i->run(&b->e, i->user, error);
 }
 
 static bool build(Build *b, const Module *m, const HostOptions *o, char **error) {
@@ -105,7 +103,7 @@ static bool build(Build *b, const Module *m, const HostOptions *o, char **error)
     emit_init(&b->e, m->name);
     emit_choose_calls(&b->e, m);
     machine_prepare(&b->e, machine);
-    if (emit_kernels(b, m, error) && (!o->check || check(b, o, error)) &&
+    if (emit_kernels(b, m, error) && (!o->instrument || instrument(b, o->instrument, error)) &&
         machine_optimise(&b->e, machine, o->unoptimised ? "verify" : PIPELINE, error))
         return true;
     build_free(b);

@@ -11,22 +11,19 @@
 #include "runtime/common/fusec.h"
 #include "runtime/host/host.h"
 
-/* What checked code calls, on the thread that runs it: tests use it, products do not.  enter and leave: a function
- * begins and ends.  allocate: an array of the function's stack, which holds nothing yet; nobody may touch the bytes
- * beside it. access: before it reads or writes `bytes` at `at` + i * bytes, for every bit i that is set in lanes. */
-typedef struct HostCheck {
-    void (*enter)(const char *function);
-    void (*leave)(void);
-    void (*allocate)(void *at, int64_t bytes);
-    void (*access)(const void *at, int64_t bytes, uint64_t lanes, int32_t writes);
-} HostCheck;
+/* Adds instructions to the module before it is optimised: tests have its accesses checked so.  false: *error is a message to be freed. */
+struct Emit;
+typedef struct HostInstrument {
+    bool (*run)(const struct Emit *e, const void *user, char **error);
+    const void *user;
+} HostInstrument;
 
 typedef struct HostOptions {
     const char *triple;     /* NULL: this machine's; "aarch64-linux-gnu" */
     const char *cpu;        /* NULL: this machine's, or the triple's baseline */
     const char *features;   /* LLVM's syntax, "+avx2,+fma"; NULL likewise */
     bool unoptimised;       /* IR as first emitted */
-    const HostCheck *check; /* of code in this process; NULL: not checked */
+    const HostInstrument *instrument; /* NULL: nothing is added */
 } HostOptions;
 
 /* false: *error is a message to be freed.  *bytes is malloc'd. */

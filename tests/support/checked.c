@@ -142,4 +142,5 @@ static void touch(const void *at, int64_t bytes, uint64_t lanes, int32_t writes)
     if (all && !may(from, all, writes)) fault(from, all, writes);
 }
 
-const HostCheck checked_code = {enter, leave, allocate, touch};
+const MemoryHooks checked_memory = {enter, leave, allocate, touch};
+const HostInstrument checked_code = {instrument_memory, &checked_memory};

@@ -4,10 +4,11 @@
  * GUARD_FAULT, as a guard page does (guard.h).  An array holds signalling NaNs at first. */
 #ifndef FUSEC_TESTS_CHECKED_H
 #define FUSEC_TESTS_CHECKED_H
-#include "codegen/host/host.h"
+#include "tests/support/instrument.h"
 #include "ir/tile.h"
 
-extern const HostCheck checked_code; /* for HostOptions.check */
+extern const MemoryHooks checked_memory;
+extern const HostInstrument checked_code; /* with those; for HostOptions.instrument */
 
 /* Before every launch; no checked code may run yet.  integers: the kernel's symbols and constants. */
 void checked_launch(const Kernel *k, void *const *buffers, const int64_t *integers, int n_integers);

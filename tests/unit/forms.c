@@ -190,7 +190,7 @@ static Guarded *run_once(Arena *a, const Batch *b, const Module *m, const HostJi
 static void run_here(Arena *a, const Batch *b, const Module *m, const Machine *machine) {
     HostOptions o = machine->options;
     HostJit *jit = code_of(m, &o);
-    o.check = &checked_code;
+    o.instrument = &checked_code;
     HostJit *checked = b->is_checked ? code_of(m, &o) : NULL;
     Data d = make_data(a, b, m);
     for (Pieces p = PIECES_WHOLE; p <= PIECES_THREADS; p += PIECES_THREADS - PIECES_WHOLE) {

@@ -108,7 +108,7 @@ static void forget(void) {
 static void build_host(const Module *m, char **why) {
     HostOptions o = setting.machine;
     built.jit = host_jit(m, &o, why);
-    o.check = &checked_code;
+    o.instrument = &checked_code;
     if (built.jit && setting.checked) built.checked = host_jit(m, &o, why);
 }
 

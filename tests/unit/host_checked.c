@@ -1,4 +1,4 @@
-/* Checked host code (HostOptions.check) and what judges it (tests/support/checked.h): an access beside what a kernel
+/* Checked host code (HostOptions.instrument) and what judges it (tests/support/checked.h): an access beside what a kernel
  * may touch is a fault, even where all memory about is there; what a mask leaves out is no access; arrays on the stack
  * have room on both sides. */
 #include <setjmp.h>
@@ -14,9 +14,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static const HostOptions machines[] = {{.check = &checked_code},
-                                       {.cpu = "x86-64-v3", .features = "", .check = &checked_code},
-                                       {.cpu = "x86-64-v2", .features = "", .check = &checked_code}};
+static const HostOptions machines[] = {{.instrument = &checked_code},
+                                       {.cpu = "x86-64-v3", .features = "", .instrument = &checked_code},
+                                       {.cpu = "x86-64-v2", .features = "", .instrument = &checked_code}};
 enum { MACHINES = sizeof machines / sizeof *machines };
 
 /* ---- a process of its own ------------------------------------------------------------------------------ */
@@ -135,9 +135,9 @@ static void write_operand(const void *with) {
                                 "  %0 = load %x[i] : f32[i:4]\n  store %y[i], %0\n");
     (void)with;
     checked_launch(k, (void *[]){x, x + 4}, NULL, 0);
-    checked_code.enter("f");
-    checked_code.access(x, 16, 1, 0);
-    checked_code.access(x, 16, 1, 1);
+    checked_memory.enter("f");
+    checked_memory.access(x, 16, 1, 0);
+    checked_memory.access(x, 16, 1, 1);
 }
 
 /* ---- arrays -------------------------------------------------------------------------------------------- */
@@ -145,16 +145,16 @@ static char room[3][256]; /* the middle one is an array */
 
 static void touch_array(const void *with) {
     const int *at = with;
-    checked_code.enter("outer");
-    checked_code.allocate(room[1], sizeof room[1]);
-    checked_code.enter("inner");
-    checked_code.access(room[1], sizeof room[1], 1, 1);
-    checked_code.access(room[0] + 192, 16, 0xff0, 0); /* the last lane ends at the array's 64th byte */
-    if (at) checked_code.access(room[1] + *at, 16, 1, 0);
-    checked_code.leave();
-    checked_code.leave();
-    checked_code.enter("later");
-    if (!at) checked_code.access(room[1], 16, 1, 0); /* the array is no more */
+    checked_memory.enter("outer");
+    checked_memory.allocate(room[1], sizeof room[1]);
+    checked_memory.enter("inner");
+    checked_memory.access(room[1], sizeof room[1], 1, 1);
+    checked_memory.access(room[0] + 192, 16, 0xff0, 0); /* the last lane ends at the array's 64th byte */
+    if (at) checked_memory.access(room[1] + *at, 16, 1, 0);
+    checked_memory.leave();
+    checked_memory.leave();
+    checked_memory.enter("later");
+    if (!at) checked_memory.access(room[1], 16, 1, 0); /* the array is no more */
 }
 
 static void accesses_beside_an_array_are_seen(void **state) {
@@ -221,7 +221,8 @@ static void hear_access(const void *at, int64_t bytes, uint64_t lanes, int32_t w
 
 /* Nothing writes beside an array, and the numbers are those of code that says nothing. */
 static void arrays_are_announced(void **state) {
-    static const HostCheck hear = {hear_enter, hear_leave, hear_allocate, hear_access};
+    static const MemoryHooks hooks = {hear_enter, hear_leave, hear_allocate, hear_access};
+    static const HostInstrument hear = {instrument_memory, &hooks};
     (void)state;
     for (int m = 0; m < MACHINES; m++) {
         Arena *a = arena_new();
@@ -232,7 +233,7 @@ static void arrays_are_announced(void **state) {
         for (int i = 0; i <= last; i++) said[i] = silent[i] = random_buffer(a, &k->buffers.at[i]);
         silent[last] = random_buffer(a, &k->buffers.at[last]);
         for (int way = 0; way < 2; way++) {
-            o.check = way ? NULL : &hear;
+            o.instrument = way ? NULL : &hear;
             HostJit *jit = code_of(a, k, &o);
             host_jit_kernels(jit)[0](way ? silent : said, (int64_t[]){40}, 0, kernel_programs(k, (int64_t[]){40}));
             host_jit_free(jit);

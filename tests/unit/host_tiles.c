@@ -143,7 +143,7 @@ static void run_machine(Arena *a, const Module *m, const ModuleMemory *start, co
                         const char *const *text, int machine) {
     HostOptions o = machines[machine];
     HostJit *jit = code_of(m, &o);
-    o.check = &checked_code;
+    o.instrument = &checked_code;
     HostJit *checked = code_of(m, &o);
     ModuleMemory to;
     run_way(a, m, checked, PLACING_HIGH, PIECES_THREADS, start, &to);

@@ -1,4 +1,4 @@
-/* Instrumentation of host code; see checked.h.
+/* Instrumentation of host code; see instrument.h.
  *
  * A walk over all instructions puts calls in front of them.  A function says when it begins and ends.  An array on its
  * stack gets PAD bytes on both sides, which nobody may touch, and is reported.  A load or store reports its address
@@ -6,7 +6,8 @@
  * prefetch touches nothing. The walk comes before LLVM's passes: what they remove is reported as well, and what they
  * join still lies where it was reported, since none of them makes an access wider. The code runs in this process, so
  * that the calls go to addresses. */
-#include "codegen/host/checked.h"
+#include "tests/support/instrument.h"
+#include "codegen/llvm/emit.h"
 #include "ir/memory.h"
 #include <llvm-c/Target.h>
 #include <stdio.h>
@@ -21,12 +22,12 @@ typedef struct Hook {
     LLVMValueRef fn;
 } Hook;
 
-typedef struct Checked {
+typedef struct Instrumented {
     const Emit *e;
     LLVMTargetDataRef layout;
     Hook hook[HOOKS];
     const char *unknown; /* a function that takes memory, of which nothing is known */
-} Checked;
+} Instrumented;
 
 /* ---- calls ----------------------------------------------------------------------------------------------- */
 static Hook hook_at(const Emit *e, uintptr_t address, int n, LLVMTypeRef *params) {
@@ -34,40 +35,40 @@ static Hook hook_at(const Emit *e, uintptr_t address, int n, LLVMTypeRef *params
     return (Hook){LLVMFunctionType(e->none, params, (unsigned)n, false), fn};
 }
 
-static void make_hooks(Checked *c, const HostCheck *check) {
+static void make_hooks(Instrumented *c, const MemoryHooks *hooks) {
     const Emit *e = c->e;
     LLVMTypeRef access[] = {e->ptr, e->i64, e->i64, e->i32};
-    c->hook[HOOK_ENTER] = hook_at(e, (uintptr_t)check->enter, 1, access);
-    c->hook[HOOK_LEAVE] = hook_at(e, (uintptr_t)check->leave, 0, NULL);
-    c->hook[HOOK_ALLOCATE] = hook_at(e, (uintptr_t)check->allocate, 2, access);
-    c->hook[HOOK_ACCESS] = hook_at(e, (uintptr_t)check->access, 4, access);
+    c->hook[HOOK_ENTER] = hook_at(e, (uintptr_t)hooks->enter, 1, access);
+    c->hook[HOOK_LEAVE] = hook_at(e, (uintptr_t)hooks->leave, 0, NULL);
+    c->hook[HOOK_ALLOCATE] = hook_at(e, (uintptr_t)hooks->allocate, 2, access);
+    c->hook[HOOK_ACCESS] = hook_at(e, (uintptr_t)hooks->access, 4, access);
 }
 
-static void call(const Checked *c, HookKind kind, int n, LLVMValueRef *args) {
+static void call(const Instrumented *c, HookKind kind, int n, LLVMValueRef *args) {
     LLVMBuildCall2(c->e->b, c->hook[kind].type, c->hook[kind].fn, args, (unsigned)n, "");
 }
 
-static void emit_access(const Checked *c, LLVMValueRef at, LLVMValueRef bytes, LLVMValueRef lanes, bool writes) {
+static void emit_access(const Instrumented *c, LLVMValueRef at, LLVMValueRef bytes, LLVMValueRef lanes, bool writes) {
     call(c, HOOK_ACCESS, 4, (LLVMValueRef[]){at, bytes, lanes, LLVMConstInt(c->e->i32, writes, false)});
 }
 
-static LLVMValueRef bytes_of(const Checked *c, LLVMTypeRef type) {
+static LLVMValueRef bytes_of(const Instrumented *c, LLVMTypeRef type) {
     return emit_i64(c->e, (int64_t)LLVMStoreSizeOfType(c->layout, type));
 }
 
-static void check_whole(const Checked *c, LLVMValueRef at, LLVMTypeRef type, bool writes) {
+static void check_whole(const Instrumented *c, LLVMValueRef at, LLVMTypeRef type, bool writes) {
     emit_access(c, at, bytes_of(c, type), emit_i64(c->e, 1), writes);
 }
 
 /* ---- masked accesses ------------------------------------------------------------------------------------- */
-static void check_masked(const Checked *c, LLVMValueRef at, LLVMTypeRef data, LLVMValueRef mask, bool writes) {
+static void check_masked(const Instrumented *c, LLVMValueRef at, LLVMTypeRef data, LLVMValueRef mask, bool writes) {
     const Emit *e = c->e;
     LLVMTypeRef bits = LLVMIntTypeInContext(e->context, LLVMGetVectorSize(LLVMTypeOf(mask)));
     LLVMValueRef lanes = LLVMBuildZExt(e->b, LLVMBuildBitCast(e->b, mask, bits, ""), e->i64, "");
     emit_access(c, at, bytes_of(c, LLVMGetElementType(data)), lanes, writes);
 }
 
-static void check_scattered(const Checked *c, LLVMValueRef at, LLVMTypeRef data, LLVMValueRef mask, bool writes) {
+static void check_scattered(const Instrumented *c, LLVMValueRef at, LLVMTypeRef data, LLVMValueRef mask, bool writes) {
     const Emit *e = c->e;
     for (unsigned i = 0; i < LLVMGetVectorSize(data); i++) {
         LLVMValueRef lane = LLVMConstInt(e->i32, i, false);
@@ -94,7 +95,7 @@ static const struct {
     {"llvm.prefetch.", NOTHING, false, 0, 0},
 };
 
-static void check_intrinsic(const Checked *c, size_t which, LLVMValueRef inst) {
+static void check_intrinsic(const Instrumented *c, size_t which, LLVMValueRef inst) {
     const bool writes = intrinsics[which].writes;
     LLVMValueRef at = LLVMGetOperand(inst, intrinsics[which].pointer),
                  mask = LLVMGetOperand(inst, intrinsics[which].mask);
@@ -111,7 +112,7 @@ static void check_intrinsic(const Checked *c, size_t which, LLVMValueRef inst) {
     }
 }
 
-static bool takes_memory(const Checked *c, LLVMValueRef inst) {
+static bool takes_memory(const Instrumented *c, LLVMValueRef inst) {
     for (unsigned i = 0; i < LLVMGetNumArgOperands(inst); i++) {
         LLVMTypeRef type = LLVMTypeOf(LLVMGetOperand(inst, i));
         if (type == c->e->ptr) return true;
@@ -121,7 +122,7 @@ static bool takes_memory(const Checked *c, LLVMValueRef inst) {
 }
 
 /* Functions with code are instrumented themselves. */
-static void check_call(Checked *c, LLVMValueRef inst) {
+static void check_call(Instrumented *c, LLVMValueRef inst) {
     LLVMValueRef fn = LLVMGetCalledValue(inst);
     size_t n;
     if (!LLVMIsAFunction(fn) || !LLVMIsDeclaration(fn)) return;
@@ -135,7 +136,7 @@ static void check_call(Checked *c, LLVMValueRef inst) {
 }
 
 /* ---- functions ------------------------------------------------------------------------------------------- */
-static void pad_array(const Checked *c, LLVMValueRef array) {
+static void pad_array(const Instrumented *c, LLVMValueRef array) {
     const Emit *e = c->e;
     LLVMTypeRef type = LLVMGetAllocatedType(array);
     const int64_t bytes = (int64_t)LLVMABISizeOfType(c->layout, type);
@@ -148,7 +149,7 @@ static void pad_array(const Checked *c, LLVMValueRef array) {
     LLVMInstructionEraseFromParent(array);
 }
 
-static void instrument(Checked *c, LLVMValueRef inst) {
+static void instrument(Instrumented *c, LLVMValueRef inst) {
     LLVMPositionBuilderBefore(c->e->b, inst);
     switch (LLVMGetInstructionOpcode(inst)) {
     case LLVMAlloca: pad_array(c, inst); break;
@@ -162,7 +163,7 @@ static void instrument(Checked *c, LLVMValueRef inst) {
     }
 }
 
-static void instrument_function(Checked *c, LLVMValueRef fn) {
+static void instrument_function(Instrumented *c, LLVMValueRef fn) {
     const Emit *e = c->e;
     size_t n;
     LLVMValueRef next, first = LLVMGetFirstInstruction(LLVMGetEntryBasicBlock(fn));
@@ -178,9 +179,9 @@ static void instrument_function(Checked *c, LLVMValueRef fn) {
         }
 }
 
-bool checked_instrument(const Emit *e, const HostCheck *check, char **error) {
-    Checked c = {.e = e, .layout = LLVMGetModuleDataLayout(e->module)};
-    make_hooks(&c, check);
+bool instrument_memory(const Emit *e, const void *hooks, char **error) {
+    Instrumented c = {.e = e, .layout = LLVMGetModuleDataLayout(e->module)};
+    make_hooks(&c, hooks);
     for (LLVMValueRef f = LLVMGetFirstFunction(e->module); f; f = LLVMGetNextFunction(f))
         if (!LLVMIsDeclaration(f)) instrument_function(&c, f);
     if (!c.unknown) return true;
