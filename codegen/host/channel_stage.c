@@ -4,7 +4,7 @@
  * each use is one more strided read of the next cache.  A strip of several lines per pixel is read once, which is also
  * nearer to the order in which memory lies, and what the blocks read is this copy.  Places keep their coordinates:
  * those that do not exist are not copied, and no block reads them.  For sums in parts (a kernel's gradient) and strided
- * rows; blocks of neighbouring windows read the image in place (channel_sets_conflict). */
+ * rows; blocks of neighbouring windows read the image in place (channel_sets_conflict).  Its constants are from `./dev bench conv`. */
 #include "codegen/host/channel_internal.h"
 #include "codegen/host/counter.h"
 

@@ -14,7 +14,7 @@
  *
  * Of groups v with a few results f each, a vector has the results of several, side by side in C and Y; of what X has
  * for them, several elements q a group, one is moved to all lanes of its group (load_groups): the same blocks once for
- * each q. */
+ * each q.  Its constants are from `./dev bench conv`. */
 #include "codegen/host/channel_internal.h"
 #include "codegen/host/counter.h"
 

@@ -7,7 +7,8 @@
  * innermost row axis, so that its elements are a constant stride apart.  Y is packed panel by panel as
  * [k][columns of the panel], k in the order in which X is walked.  Terms that are zero since a condition of either
  * factor fails, beyond the border or where a residue class of a strided gradient has fewer taps than the widest, are
- * left out as far as whole lanes of a summed axis, or rows of a block at them, are concerned (direct_clip.c). */
+ * left out as far as whole lanes of a summed axis, or rows of a block at them, are concerned (direct_clip.c).
+ * Its constants are from `./dev bench conv`. */
 #include "codegen/host/counter.h"
 #include "codegen/host/direct_internal.h"
 #include "codegen/host/micro_block.h"

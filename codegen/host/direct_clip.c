@@ -1,7 +1,7 @@
 /* What a convolution's border leaves out.  Where a condition of X or of Y fails the product is zero: the panel of Y and
  * the box of X hold zeros there, which need not be multiplied.  Conditions are ranges of sums of axes.  If a summed
  * axis stands in one with axes that stand still while a block of C is made, fewer of its lanes are walked; if with the
- * axis along which the block runs, each lane has some of the block's rows. */
+ * axis along which the block runs, each lane has some of the block's rows.  Its constants are from `./dev bench conv`. */
 #include "codegen/host/direct_internal.h"
 
 static bool in_block(const Direct *d, int axis) {

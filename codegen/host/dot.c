@@ -17,7 +17,8 @@
  * these share cache sets; so is what is small.  Of few rows against Y that is contiguous along k, neither is
  * transposed: inner products (dot_inner.c).  Other Y that lies in rows is packed while the first rows of X are
  * multiplied with it, which read it anyway. A dot whose accumulator is a fresh zero does not read it, and may write
- * where its result is to be stored (DotResult): blocks that pass the edge of what exists are made aside. */
+ * where its result is to be stored (DotResult): blocks that pass the edge of what exists are made aside.
+ * Its constants are from `./dev bench gemm`. */
 #include "codegen/host/counter.h"
 #include "codegen/host/dot_internal.h"
 #include "codegen/host/micro_block.h"

@@ -1,4 +1,4 @@
-/* One part of a matrix product, block by block; see dot.c. */
+/* One part of a matrix product, block by block; see dot.c.  Its constants are from `./dev bench gemm`. */
 #include "codegen/host/counter.h"
 #include "codegen/host/dot_internal.h"
 #include "codegen/host/micro.h"

@@ -1,4 +1,4 @@
-/* The micro-kernels of products, one per module and shape; see micro.h. */
+/* The micro-kernels of products, one per module and shape; see micro.h.  Its constants are from `./dev bench gemm`. */
 #include "codegen/host/micro.h"
 #include "codegen/host/micro_block.h"
 #include <assert.h>

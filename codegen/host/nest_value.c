@@ -1,4 +1,4 @@
-/* Values and places inside a nest. */
+/* Values and places inside a nest.  Its constants are from `./dev bench gemm`. */
 #include "codegen/host/nest_internal.h"
 #include "ir/tile_flat.h"
 #include <string.h>

@@ -1,4 +1,4 @@
-/* How a kept value lies in memory, and which values share it; see values.h. */
+/* How a kept value lies in memory, and which values share it; see values.h.  Its constants are from `./dev bench gemm`. */
 #include "codegen/host/values_internal.h"
 
 /* ---- storage ----------------------------------------------------------------------------------------------------- */

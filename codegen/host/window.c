@@ -1,4 +1,4 @@
-/* Where a window lies, and how its box is packed; see window.h. */
+/* Where a window lies, and how its box is packed; see window.h.  Its constants are from `./dev bench conv`. */
 #include "codegen/host/window.h"
 #include "codegen/host/counter.h"
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* Which loads go through a window; see window.h. */
+/* Which loads go through a window; see window.h.  Its constants are from `./dev bench conv`. */
 #include "codegen/host/window.h"
 #include <string.h>
 

@@ -6,7 +6,8 @@
  *                                                derivative of the left side looks for the first of all ids, row by row
  *
  * Along dims that ids and the other operand share, as samples of a batch, row v of sample b is row b * V + v of all.  A term
- * whose indicator is 0 is left out, be its other factor infinite or NaN (docs/numerics.md). */
+ * whose indicator is 0 is left out, be its other factor infinite or NaN (docs/numerics.md).
+ * Its constants are from `./dev bench fusion`. */
 #include "passes/rewrite/rewrite.h"
 #include "passes/algebra/affine.h"
 #include "passes/algebra/contract_class.h"

@@ -1,4 +1,5 @@
-/* fuse: which values are candidates for memory; all others are inlined into whoever reads them. */
+/* fuse: which values are candidates for memory; all others are inlined into whoever reads them.
+ * Its constants are from `./dev bench fusion`. */
 #include "passes/plan/fuse.h"
 #include "passes/plan/together.h"
 

@@ -1,4 +1,4 @@
-/* fuse: whether a candidate fits a kernel, and where its dims lie in it. */
+/* fuse: whether a candidate fits a kernel, and where its dims lie in it.  Its constants are from `./dev bench fusion`. */
 #include "passes/plan/fuse.h"
 #include "ir/node_pool.h"
 #include "passes/plan/slices.h"

@@ -5,7 +5,8 @@
  * convolution reads x[n, c, i + r, j + s] becomes [n, h, w, c], whose elements are fetched together whatever the
  * window's place.  Values that are elementwise of each other change together; contractions read and give any order for
  * nothing; everything else reads them through a transpose, which is index arithmetic.  On the host an input or a
- * parameter that windows read so often that a copy is little beside it is copied in the order that they want. */
+ * parameter that windows read so often that a copy is little beside it is copied in the order that they want.
+ * Its constants are from `./dev bench conv`. */
 #include "passes/algebra/access.h"
 #include "passes/algebra/affine.h"
 #include "passes/algebra/contract_class.h"

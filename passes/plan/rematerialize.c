@@ -13,7 +13,7 @@
  * comes after.
  *
  * Needs: the plan of a first fuse, entries grad and step.  Keeps: the operations, so that gradients are equal to the bit.  Gives: a
- * graph to be fused again. */
+ * graph to be fused again.  Its constants are from `./dev bench ablation`. */
 #include "passes/algebra/access.h"
 #include "passes/pass.h"
 #include <assert.h>

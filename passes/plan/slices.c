@@ -160,7 +160,7 @@ static bool reduces_row(const Node *n) {
 
 /* Programs of a processor: with sums, which each program writes, as few as keep it busy; without, as many as it takes at once, so
  * that a slice costs no waiting for memory. */
-enum { SUMMING_PROGRAMS = 4, READING_PROGRAMS = 16 };
+enum { SUMMING_PROGRAMS = 4, READING_PROGRAMS = 16 }; /* from `./dev bench fusion` */
 
 /* How many of `rows` rows a program walks, of `others` such dims side by side, with that many programs a processor.  0: one tile of
  * them, or the rows are none that a tile holds. */

@@ -5,7 +5,8 @@
  * reads it: a kernel that walks that dim recomputes it, tile by tile, and adds to all of them.  Reductions that depend on one
  * another over the same dim are of one kernel where the online rule holds (stream_term), so that a softmax and the product
  * after it read the scores once; where it does not, or the dim is another, they are of several, and the scores are
- * recomputed in each.  That takes arithmetic instead of memory: what it takes is weighed, but where there is no memory for it. */
+ * recomputed in each.  That takes arithmetic instead of memory: what it takes is weighed, but where there is no memory for it.
+ * Its constants are from `./dev bench fusion`. */
 #include "passes/plan/stream.h"
 #include "passes/algebra/affine.h"
 #include "passes/algebra/contract_class.h"

@@ -70,6 +70,12 @@ rule_rooms_of_passes_have_a_page() { # which says what each file is there for
     done
 }
 
+rule_benchmarks_exist() { # that a comment names as where a constant is from
+    find ir passes codegen -name '*.[ch]' -o -name '*.def' 2>/dev/null | sort | xargs grep -Hno '\./dev bench [a-z0-9-]*' | while IFS=: read -r file line what; do
+        grep -q "^    ${what##* })" "$SRC/bench/run.sh" || echo "$file:$line:bench/run.sh has no ${what##* }"
+    done
+}
+
 rule_functions_are_called() { # what a header declares is used by more than its definition; names made from a table apart
     find ir passes codegen frontend tools tests -name '*.[chly]' -o -name '*.def' 2>/dev/null | sort | xargs awk '
         FILENAME ~ /^(ir|passes|codegen|frontend|tools\/fusec)\/.*\.h$/ && /^[a-zA-Z].*[ *][a-z_0-9]+\(.*[;,]$/ && !/^(static|typedef)/ {
@@ -136,6 +142,7 @@ bad_functions_are_short() {
 }
 bad_functions_are_called() { mkdir -p ir && echo 'int unused(void);' >ir/x.h && echo 'int unused(void) { return 1; }' >ir/x.c; }
 bad_rooms_of_passes_have_a_page() { mkdir -p passes/plan && echo 'No page.' >passes/README.md && : >passes/plan/x.c; }
+bad_benchmarks_exist() { mkdir -p passes && echo '/* Its constants are from `./dev bench luck`. */' >passes/x.c; }
 bad_passes_have_files() { mkdir -p passes && sed -n '/^GRAPH_PASS(/{p;q;}' "$SRC/passes/passes.def" >passes/passes.def; }
 
 for rule in $(sed -n 's/^rule_\([a-z_]*\)().*/\1/p' "$0"); do
