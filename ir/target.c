@@ -27,7 +27,7 @@ static const Device devices[] = {
 };
 
 const Target targets[] = {
-#define TARGET(n, b, flops, matrix, bytes, shared, fast, thr, vec, tile, sms, wgmma, aligned, part) \
+#define TARGET(n, b, flops, matrix, bytes, shared, fast, thr, vec, tile, sms, wgmma, aligned, part, version) \
     {.name = #n,                                         \
      .backend = BACKEND_##b,                             \
      .device = &devices[BACKEND_##b], \
@@ -42,7 +42,8 @@ const Target targets[] = {
      .cores = sms, \
      .has_wgmma = wgmma, \
      .align = aligned, \
-     .part_align = part},
+     .part_align = part, \
+     .isa = version},
 #include "ir/targets.def"
 };
 const int n_targets = sizeof targets / sizeof targets[0];

@@ -33,6 +33,7 @@ typedef struct Target {
     int cores;         /* GPU: multiprocessors; host: taken for a machine's */
     int align;         /* bytes: of regions, tensors and arena buffers */
     int part_align;    /* bytes: where a part of a tensor begins that is addressed as one */
+    const char *isa;   /* GPU: version of PTX, in LLVM's words */
     bool has_wgmma;    /* GPU: matrix instructions of warpgroups, and the engine that fetches for them */
 } Target;
 extern const Target targets[];

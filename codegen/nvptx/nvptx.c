@@ -1,4 +1,5 @@
 #include "codegen/nvptx/nvptx.h"
+#include "ir/target.h"
 #include "codegen/llvm/emit_math.h"
 #include "codegen/llvm/machine.h"
 #include "codegen/nvptx/simt.h"
@@ -62,8 +63,7 @@ static void *compile_part(void *argument) {
 
 /* LLVM's registries are filled here, before threads start. */
 static bool part_new(Part *p, const NvptxOptions *o, char **error) {
-    const bool hopper = strcmp(o->arch, "sm_90") >= 0;
-    p->machine = machine_new("nvptx64-nvidia-cuda", o->arch, hopper ? "+ptx80" : "+ptx70", error);
+    p->machine = machine_new("nvptx64-nvidia-cuda", o->arch, target_find(o->arch)->isa, error);
     if (!p->machine) return false;
     emit_init(&p->e, p->m->name);
     p->e.part = p->first;

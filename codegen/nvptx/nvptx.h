@@ -6,7 +6,7 @@
 #include "ir/module.h"
 
 typedef struct NvptxOptions {
-    const char *arch;  /* "sm_80", "sm_90", "sm_90a" */
+    const char *arch;  /* of targets.def: "sm_80" */
     bool unoptimised;  /* as first emitted */
 } NvptxOptions;
 
