@@ -2,27 +2,41 @@
 
 # x: [.., C..] of whose leading axes ids: i32[..] has one id for each element -> [n, C..]: row i is the sum, or the greatest, of
 # those whose id is i; ids outside 0..n count nowhere.  A row that no id names is 0, or -inf.
-fn scatter_add(x, ids, n) { return by_row(x, ids, n, rows_summed(rows_of(x, ids), reshape(ids, [-1]), n)) }
+fn scatter_add(x, ids, n) { return rows_summed(rows_of(x, ids), if ids.rank > 0 and ids.rank < 4 then ids else reshape(ids, [-1]), n) }
 fn segment_sum(x, ids, n) { return scatter_add(x, ids, n) }
-fn segment_max(x, ids, n) { return by_row(x, ids, n, rows_greatest(rows_of(x, ids), reshape(ids, [-1]), n)) }
+fn segment_max(x, ids, n) { return rows_greatest(rows_of(x, ids), if ids.rank > 0 and ids.rank < 4 then ids else reshape(ids, [-1]), n) }
 
+# Up to three axes of ids stay apart, as a bounded one cannot be merged with others.
 fn rows_of(x, ids) {
     if x.rank < ids.rank or x.rank > ids.rank + 2 { return fail("x has the axes of ids, then none, one or two", x.rank) }
-    each = if x.rank == ids.rank then 1 else if x.rank == ids.rank + 1 then x.dim(-1) else x.dim(-2) * x.dim(-1)
-    return if each == 0 then reshape(x, [size(ids), 0]) else reshape(x, [-1, each])
+    if ids.rank > 0 and ids.rank < 4 { return x }
+    if x.rank == ids.rank { return reshape(x, [-1]) }
+    if x.rank == ids.rank + 1 { return reshape(x, [size(ids), x.dim(-1)]) }
+    return reshape(x, [size(ids), x.dim(-2), x.dim(-1)])
 }
 fn rows_summed(x, ids, n) {
-    y[i in 0..n, c] = sum[e] where(ids[e] == i, x[e, c], 0)
+    if x.rank == 1 and ids.rank == 1 { y[i in 0..n] = sum[a] where(ids[a] == i, x[a], 0) }
+    if x.rank == 2 and ids.rank == 1 { y[i in 0..n, c] = sum[a] where(ids[a] == i, x[a, c], 0) }
+    if x.rank == 3 and ids.rank == 1 { y[i in 0..n, c, d] = sum[a] where(ids[a] == i, x[a, c, d], 0) }
+    if x.rank == 2 and ids.rank == 2 { y[i in 0..n] = sum[a, b] where(ids[a, b] == i, x[a, b], 0) }
+    if x.rank == 3 and ids.rank == 2 { y[i in 0..n, c] = sum[a, b] where(ids[a, b] == i, x[a, b, c], 0) }
+    if x.rank == 4 and ids.rank == 2 { y[i in 0..n, c, d] = sum[a, b] where(ids[a, b] == i, x[a, b, c, d], 0) }
+    if x.rank == 3 and ids.rank == 3 { y[i in 0..n] = sum[a, b, e] where(ids[a, b, e] == i, x[a, b, e], 0) }
+    if x.rank == 4 and ids.rank == 3 { y[i in 0..n, c] = sum[a, b, e] where(ids[a, b, e] == i, x[a, b, e, c], 0) }
+    if x.rank == 5 and ids.rank == 3 { y[i in 0..n, c, d] = sum[a, b, e] where(ids[a, b, e] == i, x[a, b, e, c, d], 0) }
     return y
 }
 fn rows_greatest(x, ids, n) {
-    y[i in 0..n, c] = max[e] where(ids[e] == i, x[e, c], -inf)
+    if x.rank == 1 and ids.rank == 1 { y[i in 0..n] = max[a] where(ids[a] == i, x[a], -inf) }
+    if x.rank == 2 and ids.rank == 1 { y[i in 0..n, c] = max[a] where(ids[a] == i, x[a, c], -inf) }
+    if x.rank == 3 and ids.rank == 1 { y[i in 0..n, c, d] = max[a] where(ids[a] == i, x[a, c, d], -inf) }
+    if x.rank == 2 and ids.rank == 2 { y[i in 0..n] = max[a, b] where(ids[a, b] == i, x[a, b], -inf) }
+    if x.rank == 3 and ids.rank == 2 { y[i in 0..n, c] = max[a, b] where(ids[a, b] == i, x[a, b, c], -inf) }
+    if x.rank == 4 and ids.rank == 2 { y[i in 0..n, c, d] = max[a, b] where(ids[a, b] == i, x[a, b, c, d], -inf) }
+    if x.rank == 3 and ids.rank == 3 { y[i in 0..n] = max[a, b, e] where(ids[a, b, e] == i, x[a, b, e], -inf) }
+    if x.rank == 4 and ids.rank == 3 { y[i in 0..n, c] = max[a, b, e] where(ids[a, b, e] == i, x[a, b, e, c], -inf) }
+    if x.rank == 5 and ids.rank == 3 { y[i in 0..n, c, d] = max[a, b, e] where(ids[a, b, e] == i, x[a, b, e, c, d], -inf) }
     return y
-}
-fn by_row(x, ids, n, y) {
-    if x.rank == ids.rank { return reshape(y, [n]) }
-    if x.rank == ids.rank + 1 { return y }
-    return reshape(y, [n, x.dim(-2), x.dim(-1)])
 }
 
 # Where each element of the last axis comes when they are sorted; equal ones stay in order.  Compares each with each.

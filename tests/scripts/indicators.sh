@@ -251,4 +251,34 @@ model m {
 }
 END
 "$FUSEC" verify shapes.dsl -D S=70 --target host,interp --quiet >log 2>&1 || fail "shapes: $(cat log)"
+
+# a bounded axis may be any of those of the ids, and of the others; more axes than stay apart, and none
+cat >any_axis.dsl <<'END'
+dim S <= 9
+model m {
+  p = param [3, 9, 6] init normal(1.0)
+  x[i, j in 0..S, k] = p[i, j, k]
+  input ids : i32[3, S]
+  input wide : f32[7, 3, S]
+  input few : i32[7] in 0..5
+  input square : f32[7, S, S]
+  input deep : f32[2, 3, 1, 4, 5]
+  input deep_ids : i32[2, 3, 1, 4] in 0..4
+  a = segment_sum(x, ids, 7)
+  output a
+  output b = scatter_add(float(ids), ids, 7)
+  output c = segment_sum(wide, few, 5)
+  output d = segment_max(square, few, 5)
+  output e = segment_max(x, ids, 7)
+  output f = scatter_add(x[:, :, 0], ids, 7)
+  output g = segment_sum(deep, deep_ids, 4)
+  by_hand[v in 0..7, k] = sum[i, j] x[i, j, k] * float(ids[i, j] == v)
+  output same = max(abs(by_hand - a))
+  loss = sum(a * a)
+  train loss with sgd(lr = 0.1)
+}
+END
+for s in 1 4 9; do
+    "$FUSEC" verify any_axis.dsl --extent S=$s --target host,c99,interp --rounds=1 --quiet >log 2>&1 || fail "any axis, S=$s: $(cat log)"
+done
 exit $bad

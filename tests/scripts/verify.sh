@@ -61,6 +61,13 @@ grep -q '^ ' out && grep -v 'finite differences' out | grep '^ ' && fail "--quie
 agrees wide.dsl --target host,interp --rounds 3 --quiet
 agrees low.dsl --target host,interp --quiet
 
+# a loss that turns within a step of the differences, and one within any: neither is autodiff's fault
+for f in '1e7 * p' '(10.0 * p)^9'; do
+    printf 'model turns {\n    p = param [3] init normal(1.0)\n    loss = sum(sin(%s))\n    output loss\n    train loss with sgd(lr = 0.1)\n}\n' "$f" >turns.dsl
+    agrees turns.dsl --target host --quiet
+done
+grep -q 'not compared .*: of 1 parameters: the loss turns within the shortest step' out || fail "turns: $(cat out)"
+
 # what cannot be verified is said before anything runs
 "$FUSEC" verify m.dsl -D N=200000 >out 2>&1 && fail "verified in no time"
 grep -q 'smaller sizes (-D NAME=VALUE)' out || fail "too large: $(cat out)"

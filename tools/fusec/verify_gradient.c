@@ -67,10 +67,30 @@ static double difference(Differences *d, int p, const double *direction, double 
 
 typedef struct Worst {
     double off;
-    int checked, wrong, infinite, without; /* parameters; without: their loss has no value to compare */
+    int checked, wrong, infinite, without, unsettled; /* parameters; without: their loss has no value to compare */
 } Worst;
 
-/* Richardson: two steps give a better value, and how good it is. */
+typedef enum { AGREES, DIFFERS, UNSETTLED, INFINITE } Verdict;
+
+/* The derivative against differences of shorter and shorter steps: Richardson, two steps give a better value, and how good it is.
+ * Where the two are far apart the loss turns within a step, and they say nothing. */
+static Verdict judge(Differences *d, int p, const double *direction, double along, double scale, double *right) {
+    enum { SHORTER = 64, TIMES = 4 };
+    const double loss = fabs(d->exact[d->loss->results.at[0].value->id].data[0]);
+    Verdict is = UNSETTLED;
+    double h = STEP;
+    for (int i = 0; i < TIMES; i++, h /= SHORTER) {
+        const double wide = difference(d, p, direction, h), narrow = difference(d, p, direction, h / 2);
+        const double noise = 1e-9 * (1 + loss) * fmax(1, STEP / h / SHORTER), unsure = fabs(narrow - wide), found = narrow + (narrow - wide) / 3;
+        if (!isfinite(found) || !isfinite(along)) return INFINITE;
+        const bool agrees = fabs(along - found) <= TOLERANCE * scale + 2 * unsure + noise;
+        const bool settled = unsure <= 0.01 * fabs(agrees ? scale : found) + noise;
+        if (agrees ? is == UNSETTLED || settled : settled) *right = found, is = agrees ? AGREES : DIFFERS;
+        if (settled) break;
+    }
+    return is;
+}
+
 static void check(Differences *d, int p, const Tensor *gradient, Worst *w) {
     Verify *v = d->v;
     const int64_t n = tensor_elements(gradient);
@@ -80,17 +100,15 @@ static void check(Differences *d, int p, const Tensor *gradient, Worst *w) {
         along += direction[i] * gradient->data[i];
         square += direction[i] * direction[i] * gradient->data[i] * gradient->data[i];
     }
-    const double wide = difference(d, p, direction, STEP), narrow = difference(d, p, direction, STEP / 2);
-    const double right = narrow + (narrow - wide) / 3, unsure = fabs(narrow - wide);
-    const double loss = fabs(d->exact[d->loss->results.at[0].value->id].data[0]);
-    const double off = fabs(along - right), scale = sqrt(square) + fabs(along);
-    if (!isfinite(right) || !isfinite(along)) {
-        w->infinite++;
-        return;
-    }
+    const double scale = sqrt(square) + fabs(along), loss = fabs(d->exact[d->loss->results.at[0].value->id].data[0]);
+    double right = 0;
+    const Verdict is = judge(d, p, direction, along, scale, &right);
+    w->infinite += is == INFINITE;
+    w->unsettled += is == UNSETTLED;
+    if (is == INFINITE || is == UNSETTLED) return;
     w->checked++;
-    if (scale > 0) w->off = fmax(w->off, off / fmax(scale, loss * 1e-6));
-    if (off <= TOLERANCE * scale + 2 * unsure + 1e-9 * (1 + loss)) return;
+    if (scale > 0) w->off = fmax(w->off, fabs(along - right) / fmax(scale, loss * 1e-6));
+    if (is == AGREES) return;
     w->wrong++;
     run_error("autodiff: the gradient of %s along a random direction is %.9g, finite differences say %.9g",
               v->model->params.at[p].name, along, right);
@@ -149,6 +167,7 @@ bool verify_gradients(Verify *v) {
         printf("  gradients of %d parameters are those of finite differences, to %.1g\n", w.checked, w.off);
     if (w.without) not_compared(w.checked ? arena_printf(v->scratch, "of %d parameters: their loss holds a derivative", w.without)
                                           : "the loss holds a derivative");
+    if (w.unsettled) not_compared(arena_printf(v->scratch, "of %d parameters: the loss turns within the shortest step", w.unsettled));
     if (w.infinite) not_compared(arena_printf(v->scratch, "%d are not finite here", w.infinite));
     v->bad |= w.wrong > 0;
     return true;
