@@ -40,6 +40,16 @@ model depthwise {
     output by_kernel = sum(vjp(y, w, u) * w)
 }
 
+model apart {                                # the two elements of a group, which X has beside each other, outermost
+    x = param [H, W, C * 2] init normal(1.0)
+    w = param [K, K, C] init normal(1.0)
+    u = param [2, O, Q, C] init normal(1.0)
+    y[q in 0..2, h in 0..O, v in 0..Q, c] = sum[r, s] x[h*stride + r*D - P, v*stride + s*D - P, 2*c + q] * w[r, s, c]
+    output forward = sum(y * u)
+    output by_input = sum(vjp(y, x, u) * x)
+    output by_kernel = sum(vjp(y, w, u) * w)
+}
+
 model grouped {
     x = param [B, H, W, G, C] init normal(1.0)
     w = param [K, K, C, G, F] init normal(1.0)
@@ -116,6 +126,8 @@ check depthwise -D C=40 -D W=30
 check depthwise -D C=32 -D stride=2 -D H=12
 check depthwise -D C=70 -D D=2 -D P=2
 check depthwise -D C=16 -D K=5 -D P=2 -D H=6 -D W=6
+check apart -D C=32 -D H=20 -D W=20 -D P=0
+check apart -D C=16 -D H=9 -D W=12
 # whole vectors of channels, read where they lie: borders on every side, blocks of two sizes, taps unrolled and not
 check depthwise -D C=16 -D H=7 -D W=7
 check depthwise -D C=48 -D H=23 -D W=37
