@@ -129,3 +129,34 @@ char *shape_text(Arena *a, Shape s) {
     }
     return arena_printf(a, "%s]", text);
 }
+
+bool reshape_next(const Shape *from, const Shape *to, ReshapeGroup *g) {
+    int i = g->i0 = g->i1, o = g->o0 = g->o1;
+    if (i == from->rank && o == to->rank) return false;
+    if (i < from->rank && o < to->rank && dim_equal(from->dim[i], to->dim[o])) {
+        g->i1++, g->o1++;
+    } else if (i < from->rank && dim_is_unit(from->dim[i])) {
+        g->i1++;
+    } else if (o < to->rank && dim_is_unit(to->dim[o])) {
+        g->o1++;
+    } else {
+        int64_t pi = i < from->rank ? from->dim[i++].bound : 1, po = o < to->rank ? to->dim[o++].bound : 1;
+        while (pi != po && (i < from->rank || o < to->rank)) {
+            if ((pi < po && i < from->rank) || o == to->rank) pi *= from->dim[i++].bound;
+            else po *= to->dim[o++].bound;
+        }
+        g->i1 = i, g->o1 = o;
+    }
+    return true;
+}
+
+bool reshape_fits(const Shape *from, const Shape *to) {
+    ReshapeGroup g = {0};
+    while (reshape_next(from, to, &g)) {
+        for (int d = g.i0 + 1; d < g.i1; d++)
+            if (!dim_is_fixed(from->dim[d])) return false;
+        for (int d = g.o0 + 1; d < g.o1; d++)
+            if (!dim_is_fixed(to->dim[d])) return false;
+    }
+    return true;
+}

@@ -61,4 +61,13 @@ bool shape_elements_checked(Shape s, int64_t *out); /* false past MAX_ELEMENTS *
 /* "[B=32, 8, S<=4096]" with names where known; "[32,8,4096]" without. */
 char *shape_text(Arena *a, Shape s);
 
+/* A reshape, group by group: dims [i0, i1) of `from` become [o0, o1) of `to`, the shortest runs that have equal products of bounds;
+ * a dim of one element may have no partner.  Begin with zeros; false: there is no more. */
+typedef struct ReshapeGroup {
+    int i0, i1, o0, o1;
+} ReshapeGroup;
+bool reshape_next(const Shape *from, const Shape *to, ReshapeGroup *g);
+/* No bounded dim is merged or split but as the outermost of its group: only then it is a mapping of indices. */
+bool reshape_fits(const Shape *from, const Shape *to);
+
 #endif

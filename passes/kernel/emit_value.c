@@ -106,60 +106,34 @@ static int64_t group_products(const Shape *s, int from, int to) {
     return p;
 }
 
-/* One group of dims with equal products: out dims [o0,o1) to in dims [i0,i1), through a linear index. */
-static bool reshape_group(Emitter *e, const Node *n, int o0, int o1, int i0, int i1, const Index *const *idx,
-                          const Index **in) {
+/* The subscripts of one group, through a linear index. */
+static void reshape_group(Emitter *e, const Node *n, const ReshapeGroup *g, const Index *const *idx, const Index **in) {
     const Shape *from = n->in[0]->shape, *to = n->shape;
     const Index *linear = index_const(e->arena, 0);
-    for (int d = o0; d < o1; d++) {
-        if (d > o0 && !dim_is_fixed(to->dim[d])) return false;
-        linear = index_add(e->k, linear, index_scale(e->k, idx[d], group_products(to, d + 1, o1)));
-    }
-    for (int d = i0; d < i1; d++) {
-        if (d > i0 && !dim_is_fixed(from->dim[d])) return false;
-        const Index *inner = index_const(e->arena, group_products(from, d + 1, i1));
+    for (int d = g->o0; d < g->o1; d++) linear = index_add(e->k, linear, index_scale(e->k, idx[d], group_products(to, d + 1, g->o1)));
+    for (int d = g->i0; d < g->i1; d++) {
+        const Index *inner = index_const(e->arena, group_products(from, d + 1, g->i1));
         in[d] = inner->c > 0 ? index_div(e->k, linear, inner) : linear;
-        if (d > i0 && from->dim[d].bound > 0) in[d] = index_mod(e->k, in[d], index_const(e->arena, from->dim[d].bound));
+        if (d > g->i0 && from->dim[d].bound > 0) in[d] = index_mod(e->k, in[d], index_const(e->arena, from->dim[d].bound));
     }
-    return true;
 }
 
 static int emit_reshape(Emitter *e, Node *n, const Index *const *idx, int mask) {
     const Shape *from = n->in[0]->shape, *to = n->shape;
     const Index *in[MAX_RANK];
-    int i = 0, o = 0;
-    bool fits = true;
     if (shape_elements(*from) == 0) return tile_const(&e->b, n->dtype, 0); /* nothing is computed from it */
-    while (fits && (i < from->rank || o < to->rank)) {
-        const int i0 = i, o0 = o;
-        if (i < from->rank && o < to->rank && dim_equal(from->dim[i], to->dim[o])) {
-            in[i++] = idx[o++];
-            continue;
-        }
-        if (i < from->rank && dim_is_unit(from->dim[i])) {
-            in[i++] = index_const(e->arena, 0);
-            continue;
-        }
-        if (o < to->rank && dim_is_unit(to->dim[o])) {
-            o++;
-            continue;
-        }
-        /* the shortest runs with equal products */
-        int64_t pi = i < from->rank ? from->dim[i++].bound : 1, po = o < to->rank ? to->dim[o++].bound : 1;
-        while (pi != po && (i < from->rank || o < to->rank)) {
-            if ((pi < po && i < from->rank) || o == to->rank)
-                pi *= from->dim[i++].bound;
-            else
-                po *= to->dim[o++].bound;
-        }
-        fits = reshape_group(e, n, o0, o, i0, i, idx, in);
-    }
-    if (!fits) {
+    if (!reshape_fits(from, to)) { /* made by a rewrite: the front end takes no such one */
         e->context->report(e->context->user, true, n->loc,
                            "this reshape merges or splits a bounded dimension that is not the outermost one",
                            "move the bounded dimension to the front with transpose first");
         e->context->failed = true;
         return tile_const(&e->b, n->dtype, 0);
+    }
+    ReshapeGroup g = {0};
+    while (reshape_next(from, to, &g)) {
+        if (g.i1 - g.i0 == 1 && g.o1 - g.o0 == 1) in[g.i0] = idx[g.o0];
+        else if (g.o1 == g.o0) in[g.i0] = index_const(e->arena, 0);
+        else if (g.i1 > g.i0) reshape_group(e, n, &g, idx, in);
     }
     return emit_value(e, n->in[0], in, mask);
 }
