@@ -21,6 +21,7 @@ model products {
     output each = batch @ (param [8, 64, 40] init kaiming as each_w)
     output shared = batch @ (param [64, 128] init kaiming as shared_w)
     output scores = heads @ transpose(heads)
+    output few = (param [1, 32] init kaiming as few_w) @ transpose(param [8, 32] init kaiming as few_w2)
     output vector = wide @ (param [8192] init normal(0.1) as vector_w)
     output small = (param [3, 5] init kaiming as small_w) @ (param [5, 7] init kaiming as small_w2)
     w = param [768, 96] init kaiming
