@@ -272,6 +272,17 @@ static Node *rebuild_reader(Rebuild *r, const Node *n, int n_cuts) {
     return add_node(r, n, in, n->phase, n->remat);
 }
 
+/* By id: forward, or read by what is: an expression that both sweeps have is one node, of either. */
+static bool *forward_nodes(const Checkpoint *c) {
+    bool *forward = ARENA_ARRAY(c->arena, bool, c->g->nodes.n + 1);
+    for (int i = c->g->nodes.n - 1; i >= 0; i--) {
+        const Node *n = c->g->nodes.at[i];
+        forward[i] |= n->phase == PHASE_FORWARD;
+        for (int k = 0; k < n->n_in && forward[i]; k++) forward[n->in[k]->id] = true;
+    }
+    return forward;
+}
+
 static Graph *rebuild(const Checkpoint *c, int n_cuts) {
     const Graph *g = c->g;
     int n = g->nodes.n;
@@ -285,11 +296,12 @@ static Graph *rebuild(const Checkpoint *c, int n_cuts) {
     r.wanted = ARENA_ARRAY(c->arena, ConstNodes, n_cuts + 1);
     for (int i = 0; i < n; i++) r.clone_segment[i] = -1;
     collect_wanted(&r, n_cuts);
+    const bool *forward = forward_nodes(c);
     /* forward nodes first: one may stand behind a backward node, whose reader clones all of a segment */
     for (int back = 0; back < 2; back++)
         for (int i = 0; i < n; i++) {
             const Node *x = g->nodes.at[i];
-            if (x->op == OP_ACCUMULATE || (x->phase != PHASE_FORWARD) != back) continue; /* fuse adds its own flag */
+            if (x->op == OP_ACCUMULATE || forward[i] == back) continue; /* fuse adds its own flag */
             r.map[i] = back ? rebuild_reader(&r, x, n_cuts) : copy_node(&r, x, -1);
         }
     for (int i = 0; i < g->results.n; i++)

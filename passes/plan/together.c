@@ -228,9 +228,10 @@ static bool sums_same(const Node *sum, const Node *product, int k) {
     return leading && shape_is_fixed(*x->shape) && elements(x->shape, 0, m) == elements(y->shape, 0, n);
 }
 
+/* Nothing reads the sum before the product is there: not the product either. */
 static bool stands_behind(const Together *t, const Node *sum, const Node *product) {
     for (int u = t->uses.first[sum->id]; u < t->uses.first[sum->id + 1]; u++)
-        if (t->place[t->uses.user[u]->id] < t->place[product->id]) return false;
+        if (t->place[t->uses.user[u]->id] <= t->place[product->id]) return false;
     return true;
 }
 

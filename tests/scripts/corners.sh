@@ -276,4 +276,33 @@ model lines {
 }
 END
 "$FUSEC" verify lines.dsl --checkpoint=sqrt --rounds=1 --quiet >log 2>&1 || fail "two lines, recomputed: $(cat log)"
+# a product that reads a tensor and the sum of it: that cannot be taken in the product's own loop
+for sum in 'sum(x, axis = 1) @ x' 'transpose(x[0]) @ sum(x, axis = 1)' 'x[1] @ broadcast(sum(x[1], axis = 0), [4, 4])'; do
+    printf 'model own {\n    x = param [4, 4, 4] init normal(1.0)\n    y = %s\n    output y\n    loss = variance(y)\n    train loss with sgd(lr = 0.1)\n}\n' "$sum" >own.dsl
+    "$FUSEC" verify own.dsl --rounds=1 --quiet >log 2>&1 || fail "a product with the $sum: $(cat log)"
+done
+
+# an expression that both sweeps have is one node, of the backward sweep where that has it first
+cat >empty.dsl <<'END'
+model empty {
+    a = param [] init normal(0.5)
+    p = param [2] init normal(0.5)
+    q = param [] init normal(0.5)
+    h = p
+    repeat 1 { h = tanh(linear(h, 2) as up) + p }
+    r = param [1] init normal(0.5)
+    input c : f32[1]
+    y[i in 0..8, j in 0..5] = min((sum[k in 0..5, l in 0..1] ((float(mod(k, 3)) + p[0]) + abs(p[j]))), max(max((float(j) + r[j]), p[j]), (-max(c[i - j - 1], p[j]))))
+    input b : f32[2, 1, 1]
+    hollow = param [0] init normal(0.5)
+    w = param [2, 1] init normal(0.5)
+    z = h @ w
+    v = jacobian(hollow, b) >= q
+    loss = (a + mean(y, axis = all, keep = false)) + mean(z, axis = 0, keep = false)
+    output v
+    output loss
+    train loss with sgd(lr = 0.125)
+}
+END
+"$FUSEC" verify empty.dsl --checkpoint=sqrt --rounds=1 --quiet >log 2>&1 || fail "a comparison behind the backward sweep: $(cat log)"
 exit $bad
