@@ -99,10 +99,10 @@ static Value run_reshape(Lower *L, const BuiltinCall *c) {
         return lower_fail(L, E0203, c->loc, NULL, "reshape: the elements of %s do not divide into %s",
                           shape_text(L->arena, *x->shape), shape_text(L->arena, s));
     }
-    if (same_count(*x->shape, s) && !reshape_fits(x->shape, &s))
-        return lower_fail(L, E0501, c->loc, "move the bounded dimension to the front with transpose first",
-                          "this reshape merges or splits a bounded dimension that is not the outermost one");
-    if (same_count(*x->shape, s)) return val_tensor(t_reshape(L, x, s));
+    if (same_count(*x->shape, s)) {
+        if (reshape_fits(x->shape, &s)) return val_tensor(t_reshape(L, x, s));
+        return lower_fail(L, E0501, c->loc, reshape_remedy, "%s", reshape_refused);
+    }
     const bool fixed = shape_is_fixed(*x->shape) && shape_is_fixed(s);
     const char *help = fixed ? arena_printf(L->arena, "%" PRId64 " elements are not %" PRId64 "; an extent of -1 stands for what is left",
                                             shape_elements(*x->shape), shape_elements(s))

@@ -150,8 +150,12 @@ bool reshape_next(const Shape *from, const Shape *to, ReshapeGroup *g) {
     return true;
 }
 
+const char reshape_refused[] = "this reshape merges or splits a bounded dimension that is not the outermost one";
+const char reshape_remedy[] = "move the bounded dimension to the front with transpose first";
+
 bool reshape_fits(const Shape *from, const Shape *to) {
     ReshapeGroup g = {0};
+    if (shape_elements(*from) == 0) return true;
     while (reshape_next(from, to, &g)) {
         for (int d = g.i0 + 1; d < g.i1; d++)
             if (!dim_is_fixed(from->dim[d])) return false;

@@ -67,7 +67,9 @@ typedef struct ReshapeGroup {
     int i0, i1, o0, o1;
 } ReshapeGroup;
 bool reshape_next(const Shape *from, const Shape *to, ReshapeGroup *g);
-/* No bounded dim is merged or split but as the outermost of its group: only then it is a mapping of indices. */
+/* No bounded dim is merged or split but as the outermost of its group, or there are no elements: only then it is a mapping of
+ * indices.  What is said of others, and how to help it: */
 bool reshape_fits(const Shape *from, const Shape *to);
+extern const char reshape_refused[], reshape_remedy[];
 
 #endif

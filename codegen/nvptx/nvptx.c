@@ -1,9 +1,9 @@
 #include "codegen/nvptx/nvptx.h"
-#include "ir/target.h"
 #include "codegen/llvm/emit_math.h"
 #include "codegen/llvm/machine.h"
 #include "codegen/nvptx/simt.h"
 #include "ir/memory.h"
+#include "ir/target.h"
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,17 +2,19 @@
 
 # x: [.., C..] of whose leading axes ids: i32[..] has one id for each element -> [n, C..]: row i is the sum, or the greatest, of
 # those whose id is i; ids outside 0..n count nowhere.  A row that no id names is 0, or -inf.
-fn scatter_add(x, ids, n) { return rows_summed(rows_of(x, ids), if ids.rank > 0 and ids.rank < 4 then ids else reshape(ids, [-1]), n) }
+fn scatter_add(x, ids, n) { return rows_summed(rows_of(x, ids), ids_of(ids), n) }
 fn segment_sum(x, ids, n) { return scatter_add(x, ids, n) }
-fn segment_max(x, ids, n) { return rows_greatest(rows_of(x, ids), if ids.rank > 0 and ids.rank < 4 then ids else reshape(ids, [-1]), n) }
+fn segment_max(x, ids, n) { return rows_greatest(rows_of(x, ids), ids_of(ids), n) }
 
 # Up to three axes of ids stay apart, as a bounded one cannot be merged with others.
+fn ids_of(ids) { return if ids.rank > 0 and ids.rank < 4 then ids else reshape(ids, [-1]) }
 fn rows_of(x, ids) {
     if x.rank < ids.rank or x.rank > ids.rank + 2 { return fail("x has the axes of ids, then none, one or two", x.rank) }
     if ids.rank > 0 and ids.rank < 4 { return x }
     if x.rank == ids.rank { return reshape(x, [-1]) }
-    if x.rank == ids.rank + 1 { return reshape(x, [size(ids), x.dim(-1)]) }
-    return reshape(x, [size(ids), x.dim(-2), x.dim(-1)])
+    if x.rank == ids.rank + 1 { return if x.dim(-1) == 0 then reshape(x, [size(ids), 0]) else reshape(x, [-1, x.dim(-1)]) }
+    empty = x.dim(-2) * x.dim(-1) == 0
+    return if empty then reshape(x, [size(ids), x.dim(-2), x.dim(-1)]) else reshape(x, [-1, x.dim(-2), x.dim(-1)])
 }
 fn rows_summed(x, ids, n) {
     if x.rank == 1 and ids.rank == 1 { y[i in 0..n] = sum[a] where(ids[a] == i, x[a], 0) }

@@ -122,10 +122,8 @@ static int emit_reshape(Emitter *e, Node *n, const Index *const *idx, int mask) 
     const Shape *from = n->in[0]->shape, *to = n->shape;
     const Index *in[MAX_RANK];
     if (shape_elements(*from) == 0) return tile_const(&e->b, n->dtype, 0); /* nothing is computed from it */
-    if (!reshape_fits(from, to)) { /* made by a rewrite: the front end takes no such one */
-        e->context->report(e->context->user, true, n->loc,
-                           "this reshape merges or splits a bounded dimension that is not the outermost one",
-                           "move the bounded dimension to the front with transpose first");
+    if (!reshape_fits(from, to)) { /* not one that the program has: the front end refuses that */
+        e->context->report(e->context->user, true, n->loc, reshape_refused, reshape_remedy);
         e->context->failed = true;
         return tile_const(&e->b, n->dtype, 0);
     }

@@ -34,6 +34,12 @@ static int64_t slice_length(int64_t n, int64_t wanted, int64_t least) {
     return 2 * length <= n ? length : n;
 }
 
+/* Slices of `programs` programs each that keep all cores busy. */
+static int64_t slices_for_cores(int64_t cores, int64_t programs) {
+    const int64_t slices = cores / programs;
+    return slices < 1 ? 1 : slices < MOST_SLICES ? slices : MOST_SLICES;
+}
+
 /* ---- sums -------------------------------------------------------------------------------------------------------- */
 static Node *in_slices(Rewriter *r, Node *x, int dim, int64_t length) {
     Affine map[1][MAX_RANK];
@@ -139,7 +145,7 @@ Node *rule_split_sum(Rewriter *r, const Node *n) {
     int dim = n->attr->axes[0];
     for (int i = 0; i < n_axes; i++) /* the longest, the outermost of equals */
         if (x->shape->dim[n->attr->axes[i]].bound > x->shape->dim[dim].bound) dim = n->attr->axes[i];
-    int64_t wanted = cores / programs < MOST_SLICES ? cores / programs : MOST_SLICES;
+    int64_t wanted = slices_for_cores(cores, programs);
     if (wanted > elements / t->max_tile) wanted = elements / t->max_tile;
     const int64_t length = slice_length(x->shape->dim[dim].bound, wanted, 1);
     if (length == x->shape->dim[dim].bound) return NULL;
@@ -185,14 +191,16 @@ static double product_seconds(const Target *t, double flops, double share, doubl
     return flops / (t->gflops_f32 * 1e9 * share) + bytes / (t->gbytes_per_s * 1e9);
 }
 
-/* Slices such that none adds more terms than a running sum should have, if writing and reading what they give takes little beside
- * reading the operands; else 1. */
-static int64_t slices_for_rounding(const Target *t, const Node *n, int64_t terms) {
-    enum { LITTLE = 8 }; /* one part in so many */
-    int64_t read = 0, slices = t->device->most_sliced ? ceil_div(terms, t->device->most_sliced) : 1;
-    for (int k = 0; k < n->n_in; k++) read += shape_elements(*n->in[k]->shape);
-    if (slices > MOST_SLICES_FOR_ROUNDING) slices = MOST_SLICES_FOR_ROUNDING;
-    return 2 * slices * shape_elements(*n->shape) <= read / LITTLE ? slices : 1;
+/* Slices such that none adds more terms than a running sum should have, as far as writing and reading what they give takes little
+ * beside reading the operands.  A product that keeps all cores busy whole may have its update in its kernel: its sums may be longer. */
+static int64_t slices_for_rounding(const Target *t, const Node *n, int64_t terms, bool busy) {
+    enum { LITTLE = 8 /* one part in so many */, LONGER = 8 };
+    const int64_t longest = t->device->most_sliced * (busy ? LONGER : 1);
+    int64_t read = 0, slices = longest ? ceil_div(terms, longest) : 1;
+    for (int k = 0; k < n->n_in; k++) read += shape_elements(*n->in[k]->shape) * dtype_bytes(n->in[k]->dtype);
+    const int64_t most = read / LITTLE / (2 * shape_elements(*n->shape) * dtype_bytes(n->dtype));
+    if (slices > most) slices = most < 1 ? 1 : most;
+    return slices < MOST_SLICES_FOR_ROUNDING ? slices : MOST_SLICES_FOR_ROUNDING;
 }
 
 /* The longest summed loop of those that slide in no window, whose slices would overlap; -1: none. */
@@ -231,10 +239,10 @@ Node *rule_split_product(Rewriter *r, const Node *n) {
     if (loop < 0 || roles.loop[loop] != LOOP_K || roles.k == 0 || results == 0) return NULL;
     const int64_t members = r->members ? r->members[r->at->id] : 1; /* whose tiles one kernel has */
     const int64_t tiles = members * product_tiles(c, &roles, side > 1 ? side : 1);
-    if (2 * tiles > cores) return NULL;
+    const int64_t exact = slices_for_rounding(t, n, roles.k, 2 * tiles > cores), busy = slices_for_cores(cores, tiles);
+    if (exact == 1 && 2 * tiles > cores) return NULL;
     const int64_t extent = c->extent[loop].bound, others = roles.k / extent;
     const int64_t least = ceil_div(side > 1 ? SHORTEST * side / 128 + 1 : 8, others);
-    const int64_t exact = slices_for_rounding(t, n, roles.k), busy = cores / tiles < MOST_SLICES ? cores / tiles : MOST_SLICES;
     const int64_t length = slice_length(extent, exact > busy ? exact : busy, least);
     if (length == extent) return NULL;
     const double slices = (double)ceil_div(extent, length);

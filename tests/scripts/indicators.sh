@@ -272,6 +272,11 @@ model m {
   output e = segment_max(x, ids, 7)
   output f = scatter_add(x[:, :, 0], ids, 7)
   output g = segment_sum(deep, deep_ids, 4)
+  input far : f32[S, 2, 1, 3, 4]
+  input far_ids : i32[S, 2, 1, 3] in 0..5
+  output h = segment_sum(far, far_ids, 5)
+  input hollow : f32[2, 3, 1, 4, 0]
+  output k = segment_max(hollow, deep_ids, 4)
   by_hand[v in 0..7, k] = sum[i, j] x[i, j, k] * float(ids[i, j] == v)
   output same = max(abs(by_hand - a))
   loss = sum(a * a)

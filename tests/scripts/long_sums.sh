@@ -91,6 +91,10 @@ for t in $with_gpu; do
     awk '{ n++; off = $2 / 0.1 - 1; if (!(off < 2e-5 && off > -2e-5)) bad = 1 } END { exit bad || n != 2 }' out || fail "product on $t: $(cat out)"
 done
 "$FUSEC" product.dsl -D N=16000000 --target sm_80 --entry infer -o b.tile && grep -q 'loop k in 0\.\.[0-9]\{1,5\} ' b.tile || fail "slices too long: $(cat b.tile)"
+printf 'model square {\n    input a : f32[1000000, 1024]\n    input b : f32[1000000, 1024]\n    output c = transpose(a) @ b\n}\n' >square.dsl
+for t in sm_80 sm_90a; do # whose tiles alone keep a GPU busy
+    "$FUSEC" square.dsl --target $t -o b.tile && grep -q 'loop k in 0\.\.[0-9]\{1,5\} ' b.tile || fail "$t: slices too long: $(cat b.tile)"
+done
 # and by matrix instructions, whose rings of copies find nothing to fetch in most slices
 cat >low.dsl <<'END'
 dim S <= 20000
