@@ -98,6 +98,9 @@ functions=$(sed -n 's/^    {"\([a-z_0-9]*\)", .*/\1/p' frontend/lower_builtin.c 
 for name in $functions; do
     grep -q "\`$name(" docs/language.md || fail "docs/language.md: the function $name is not described"
 done
+for name in $(grep '\*lib\* |$' docs/language.md | cut -d'|' -f2 | grep -o '`[a-z_0-9]*(' | tr -d '`('); do
+    printf '%s\n' "$functions" | grep -qx "$name" || fail "docs/language.md: there is no function $name"
+done
 for pass in $("$FUSEC" --passes | sed 's/ .*//'); do
     grep -q "\`$pass\`" docs/architecture.md || fail "docs/architecture.md: the pass $pass is not described"
 done
