@@ -1,5 +1,5 @@
 /* What a core of a processor does for a product of tiles, and how long that takes: the cost model of tile sizes
- * (passes/kernel/tile_size.c) and of the forms of its code (codegen/host/forms.def).
+ * (passes/kernel/tile_size.c) and of the forms of its code (codegen/schedule/forms.def).
  *
  * A core makes two multiply-adds and two loads of a vector each cycle.  The cycles of what lies beside them are measured by
  * `./dev bench gemm` and `./dev bench conv` on Zen 5; what they decide is which of two ways is faster, not by how much. */

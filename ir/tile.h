@@ -63,7 +63,7 @@
  *                      by matrix instructions, from staged factors, into the accumulator's spread; by mma the first
  *                      factor may be in registers, spread along the sum as an accumulator's columns
  *   dot %a, %b, %c over k by window | by channels | by inner | by blocks | by loops [rows 12 columns 32 sums 256 ..]
- *                      by a form of processors' code (codegen/host/forms.def), in blocks of that size: HostSchedule */
+ *                      by a form of processors' code (codegen/schedule/forms.def), in blocks of that size: HostSchedule */
 #ifndef FUSEC_IR_TILE_H
 #define FUSEC_IR_TILE_H
 #include "ir/arena.h"
@@ -153,7 +153,7 @@ typedef enum {
     TI_YIELD    /* ends a body */
 } TileOp;
 typedef enum { SPACE_REGISTER, SPACE_LOCAL, SPACE_SHARED } Space;
-/* Who does it: on a GPU threads, the copy engine, matrix instructions; on a processor a form of codegen/host/forms.def. */
+/* Who does it: on a GPU threads, the copy engine, matrix instructions; on a processor a form of codegen/schedule/forms.def. */
 typedef enum {
     BY_NONE, /* the back end decides */
     BY_THREADS,

@@ -1,16 +1,14 @@
 /* Sums of products through a window: the summed axes as levels. */
 #include "codegen/host/counter.h"
-#include "codegen/host/direct_internal.h"
-
-int direct_tap_axis(const Direct *d) { return d->n_sums > 1 ? d->sum_axis[d->n_sums - 2] : -1; }
+#include "codegen/host/direct.h"
 
 int direct_levels(const Direct *d, bool taps, LLVMValueRef *lane, Level *level) {
     int n = 0;
-    for (int i = d->n_sums - 1; i >= 0; i--) {
-        const int axis = d->sum_axis[i];
+    for (int i = d->p->n_sums - 1; i >= 0; i--) {
+        const int axis = d->p->sum_axis[i];
         LLVMValueRef lanes = units_of(d, axis);
-        Level l = {magnitude(d->place.stride[axis]),  lanes, NULL, lanes, whole_lanes(d, axis),
-                   taps && axis == direct_tap_axis(d)};
+        Level l = {magnitude(d->p->x_stride[axis]),      lanes, NULL, lanes, whole_lanes(d, axis),
+                   taps && axis == direct_tap_axis(d->p)};
         Level *last = n ? &level[n - 1] : NULL;
         if (!l.taps) direct_clip(d, axis, lane, &l);
         const bool plain = last && !last->first && !last->taps && !l.first && !l.taps;
@@ -61,7 +59,7 @@ static const char *name_of(const Direct *d, const MicroTapRows *taps) {
 static void call(const Direct *d, const Level *level, int n, Cursor at, MicroShape shape) {
     for (int i = 0; i < n; i++) at = enter_level(d, level, i, at, &shape);
     LLVMValueRef args[MICRO_ARGS] = {[MICRO_X] = at.x, [MICRO_Y] = at.y, [MICRO_C] = at.c};
-    if (direct_sums_at_once(d)) args[MICRO_FRESH] = d->fresh;
+    if (direct_sums_at_once(d->p)) args[MICRO_FRESH] = d->fresh;
     if (n < 2 || !level[1].taps) shape.taps.n = 0;
     shape.levels = n;
     for (int i = 0; i < n; i++) {

@@ -1,6 +1,6 @@
-/* One part of a matrix product, block by block; see dot.c.  Its constants are from `./dev bench gemm`. */
+/* One part of a matrix product, block by block; see dot.h.  Its constants are from `./dev bench gemm`. */
 #include "codegen/host/counter.h"
-#include "codegen/host/dot_internal.h"
+#include "codegen/host/dot.h"
 #include "codegen/host/micro.h"
 #include <string.h>
 
@@ -36,11 +36,11 @@ static Ahead ahead_of(const Dot *d, int value, const TileType *across) {
     KernelEmit *ke = d->ke;
     Ahead a = {.known = false};
     const Emit *e = ke->e;
-    const Inst *load = dot_load(d, value);
+    const Inst *load = blocks_load(d->p, value);
     FactorInPlace at;
-    if (across->n_axes != 1 || d->parted >= 0 || !dot_plain_load(d, value, across, &at)) return a;
+    if (across->n_axes != 1 || d->p->parted >= 0 || !blocks_plain_load(d->p, value, across, &at)) return a;
     if (subscripts_gather(load)) return a; /* which row is next is not known */
-    const int k = d->over.axis[0];
+    const int k = d->p->over.axis[0];
     const Axis *loop = &ke->k->axes.at[k];
     a.across = at.across;
     a.along = at.along;
@@ -63,14 +63,14 @@ typedef struct Prefetch {
 
 /* `lanes` rows or columns from `lane` on, `k_share` of k from k_first on, of what lies at `from`. */
 static Prefetch prefetch(const Dot *d, const Ahead *a, LLVMValueRef from, LLVMValueRef lane, int64_t lanes,
-                 LLVMValueRef k_first, int64_t k_share) {
+                         LLVMValueRef k_first, int64_t k_share) {
     const Emit *e = d->ke->e;
     const bool along = a->along == 1;
     LLVMValueRef at = LLVMBuildMul(e->b, lane, emit_i64(e, a->across), "");
     at = LLVMBuildAdd(e->b, at, LLVMBuildMul(e->b, k_first, emit_i64(e, a->along), ""), "");
-    const int64_t bytes = dot_source_bytes(d), line = 64 / bytes, contiguous = along ? k_share : lanes;
+    const int64_t bytes = blocks_source_bytes(d->p), line = 64 / bytes, contiguous = along ? k_share : lanes;
     return (Prefetch){(int)((contiguous + line - 1) / line), source_at(d, from, at),
-                   emit_i64(e, bytes * (along ? a->across : a->along)), emit_i64(e, along ? lanes : k_share)};
+                      emit_i64(e, bytes * (along ? a->across : a->along)), emit_i64(e, along ? lanes : k_share)};
 }
 
 static LLVMValueRef share_of(const Emit *e, LLVMValueRef at, int64_t k, int64_t n) {
@@ -81,37 +81,39 @@ static LLVMValueRef share_of(const Emit *e, LLVMValueRef at, int64_t k, int64_t 
 static Prefetch prefetch_rows(const Dot *d, const Ahead *a, LLVMValueRef column) {
     enum { STEPS = 4 }; /* of few */
     const Emit *e = d->ke->e;
-    LLVMValueRef before = LLVMBuildMul(e->b, column, emit_i64(e, d->n_over), ""), width = emit_i64(e, d->n_columns);
+    LLVMValueRef before = LLVMBuildMul(e->b, column, emit_i64(e, d->p->n_over), ""),
+                 width = emit_i64(e, d->p->n_columns);
     LLVMValueRef at = LLVMBuildMul(e->b, LLVMBuildUDiv(e->b, before, width, ""), emit_i64(e, a->along), "");
     at = LLVMBuildAdd(e->b, at, LLVMBuildURem(e->b, before, width, ""), "");
-    const int64_t bytes = d->n_over * d->panel * dot_source_bytes(d), lines = (bytes + 64 * STEPS - 1) / (64 * STEPS);
+    const int64_t bytes = d->p->n_over * d->p->panel * blocks_source_bytes(d->p),
+                  lines = (bytes + 64 * STEPS - 1) / (64 * STEPS);
     return (Prefetch){(int)lines, source_at(d, a->from, at), emit_i64(e, 64 * lines), emit_i64(e, STEPS)};
 }
 
 /* With block (row, column) comes its part of the next group of rows. */
 static Prefetch prefetch_x(const Dot *d, const Packed *p, LLVMValueRef row, int height, LLVMValueRef column) {
     const Emit *e = d->ke->e;
-    const int64_t k = d->n_over;
+    const int64_t k = d->p->n_over;
     if (!p->next_x.known) return (Prefetch){0};
-    LLVMValueRef next = LLVMBuildAdd(e->b, row, emit_i64(e, d->group), "");
-    LLVMValueRef more = LLVMBuildICmp(e->b, LLVMIntSLT, next, dot_lanes(d, &d->rows, d->n_rows), "");
-    LLVMValueRef first = LLVMBuildURem(e->b, row, emit_i64(e, d->group), "");
-    if (d->x_direct.use && d->x_direct.near) {
+    LLVMValueRef next = LLVMBuildAdd(e->b, row, emit_i64(e, d->p->group), "");
+    LLVMValueRef more = LLVMBuildICmp(e->b, LLVMIntSLT, next, dot_lanes(d, &d->p->rows, d->p->n_rows), "");
+    LLVMValueRef first = LLVMBuildURem(e->b, row, emit_i64(e, d->p->group), "");
+    if (d->p->x_direct.use && d->p->x_direct.near) {
         more = LLVMConstInt(LLVMTypeOf(more), 0, false); /* all of it is here */
         first = row;
     }
     LLVMValueRef from = LLVMBuildSelect(e->b, more, p->next_x.here, p->next_x.from, "");
     return prefetch(d, &p->next_x, from, LLVMBuildSelect(e->b, more, next, first, ""), height,
-               share_of(e, column, k, d->n_columns), (k * d->panel + d->n_columns - 1) / d->n_columns);
+                    share_of(e, column, k, d->p->n_columns), (k * d->p->panel + d->p->n_columns - 1) / d->p->n_columns);
 }
 
 /* And of the next part of Y. */
 static Prefetch prefetch_y(const Dot *d, const Packed *p, LLVMValueRef row, int height, LLVMValueRef column) {
-    const int64_t k = d->n_over;
+    const int64_t k = d->p->n_over;
     if (!p->next_y.known) return (Prefetch){0};
-    if (d->y_direct.swept) return prefetch_rows(d, &p->next_y, column);
-    return prefetch(d, &p->next_y, p->next_y.from, column, d->panel, share_of(d->ke->e, row, k, d->n_rows),
-               (k * height + d->n_rows - 1) / d->n_rows);
+    if (d->p->y_direct.swept) return prefetch_rows(d, &p->next_y, column);
+    return prefetch(d, &p->next_y, p->next_y.from, column, d->p->panel, share_of(d->ke->e, row, k, d->p->n_rows),
+                    (k * height + d->p->n_rows - 1) / d->p->n_rows);
 }
 
 /* ---- blocks ------------------------------------------------------------------------------------------------------ */
@@ -137,7 +139,7 @@ typedef struct Rows {
 
 static LLVMValueRef row_at(const Dot *d, const Rows *rows, LLVMValueRef row) {
     const Emit *e = d->ke->e;
-    const int64_t pitch = rows->layout == X_ROWS ? d->x_pitch : rows->layout == X_COLUMNS ? 1 : rows->step;
+    const int64_t pitch = rows->layout == X_ROWS ? d->p->x_pitch : rows->layout == X_COLUMNS ? 1 : rows->step;
     LLVMValueRef offset = LLVMBuildMul(e->b, LLVMBuildSub(e->b, row, rows->first, ""), emit_i64(e, pitch), "");
     return rows->layout == X_AWAY ? source_at(d, rows->x, offset) : emit_f32_at(e, rows->x, offset);
 }
@@ -155,8 +157,9 @@ static BlockPlace place_of(const Dot *d, LLVMValueRef row, int height, LLVMValue
     p.at = emit_f32_at(e, d->to.memory, LLVMBuildMul(e->b, row, d->to.step, ""));
     p.at = emit_f32_at(e, p.at, column);
     if (!d->edges) return p;
-    LLVMValueRef rows = LLVMBuildSub(e->b, dot_lanes(d, &d->rows, d->n_rows), row, ""), high = emit_i64(e, height);
-    LLVMValueRef columns = LLVMBuildSub(e->b, dot_lanes(d, &d->columns, d->n_columns), column, "");
+    LLVMValueRef rows = LLVMBuildSub(e->b, dot_lanes(d, &d->p->rows, d->p->n_rows), row, ""),
+                 high = emit_i64(e, height);
+    LLVMValueRef columns = LLVMBuildSub(e->b, dot_lanes(d, &d->p->columns, d->p->n_columns), column, "");
     LLVMValueRef wide = emit_i64(e, width);
     p.rows = emit_intrinsic(e, "llvm.smin", 2, (LLVMValueRef[]){rows, high});
     p.columns = emit_intrinsic(e, "llvm.smin", 2, (LLVMValueRef[]){columns, wide});
@@ -175,7 +178,7 @@ static void call_block(const Dot *d, const char *name, MicroShape s, const Block
     args[MICRO_C_ROW] = to->step;
     args[MICRO_FRESH] = to->fresh;
     if (to->aside) {
-        aside = dot_pack_memory(ke, 3, (int64_t)d->row_block * d->panel);
+        aside = dot_pack_memory(ke, 3, (int64_t)d->p->row_block * d->p->panel);
         args[MICRO_C] = LLVMBuildSelect(e->b, to->aside, aside, to->at, "");
         args[MICRO_C_ROW] = LLVMBuildSelect(e->b, to->aside, emit_i64(e, s.vectors * s.lanes), to->step, "");
         args[MICRO_FRESH] = LLVMBuildSelect(e->b, to->aside, emit_i64(e, 1), to->fresh, "");
@@ -195,13 +198,13 @@ static const char *name_of(const Dot *d, XLayout x, YLayout y, bool masked) {
 
 static MicroShape shape_of(const Dot *d, XLayout x, int height, YLayout y, int vectors) {
     enum { UNROLL = 4, AHEAD = 20 };
-    const bool pairs = d->pair_axis >= 0;
-    return (MicroShape){.side = {micro_rows(1, 0, 0), micro_rows(height, x == X_ROWS ? d->x_pitch : 1, 0)},
+    const bool pairs = d->p->pair_axis >= 0;
+    return (MicroShape){.side = {micro_rows(1, 0, 0), micro_rows(height, x == X_ROWS ? d->p->x_pitch : 1, 0)},
                         .vectors = vectors,
-                        .lanes = d->machine->vector,
+                        .lanes = d->ke->plan->machine->vector,
                         .x = {.raw = pairs && x == X_AWAY, .step = {1}},
                         .y = {.raw = pairs && y != Y_PACKED,
-                              .step = {d->panel},
+                              .step = {d->p->panel},
                               .steps_ahead = y == Y_AWAY || y == Y_COPIED ? AHEAD : 0},
                         .groups = MICRO_NO_GROUPS,
                         .pairs = pairs,
@@ -218,19 +221,19 @@ static void against(const Dot *d, const Packed *p, const Rows *rows, LLVMValueRe
     KernelEmit *ke = d->ke;
     const Emit *e = ke->e;
     if (dot_never(LLVMBuildICmp(e->b, LLVMIntSLT, first, end, ""))) return;
-    HostCounter q = counter_open(ke, first, end, d->panel);
+    HostCounter q = counter_open(ke, first, end, d->p->panel);
     const Prefetch ahead[MICRO_WALKS] = {prefetch_y(d, p, row, height, q.i), prefetch_x(d, p, row, height, q.i)};
     MicroShape shape = shape_of(d, rows->layout, height, y, vectors);
-    const BlockPlace c = place_of(d, row, height, q.i, vectors * d->machine->vector, masked);
+    const BlockPlace c = place_of(d, row, height, q.i, vectors * d->ke->plan->machine->vector, masked);
     LLVMValueRef packed = y == Y_PACKED || y == Y_COPIED ? dot_panel_at(d, p, q.i) : NULL;
     LLVMValueRef args[MICRO_ARGS] = {[MICRO_X] = row_at(d, rows, row),
                                      [MICRO_Y] = y == Y_PACKED ? packed : source_at(d, p->y_here, q.i),
                                      [MICRO_COUNT] = p->lanes};
     if (rows->layout != X_ROWS) args[rows->layout == X_AWAY ? MICRO_X_ROW : MICRO_X_STEP] = emit_i64(e, rows->step);
-    if (y != Y_PACKED) args[MICRO_Y_STEP] = emit_i64(e, d->y_direct.along);
+    if (y != Y_PACKED) args[MICRO_Y_STEP] = emit_i64(e, d->p->y_direct.along);
     if (y == Y_COPIED) args[MICRO_PACKED] = packed;
     if (masked) args[MICRO_COLUMNS] = c.columns;
-    shape.brief = d->n_units < BRIEF || (!ahead[0].lines && !ahead[1].lines);
+    shape.brief = d->p->n_units < BRIEF || (!ahead[0].lines && !ahead[1].lines);
     for (int i = 0; i < MICRO_WALKS; i++) {
         shape.lines[i] = ahead[i].lines;
         if (!ahead[i].lines) continue;
@@ -241,11 +244,12 @@ static void against(const Dot *d, const Packed *p, const Rows *rows, LLVMValueRe
     counter_close(ke, &q);
 }
 
-/* Of brief sums it is expensive to put a block aside: where columns pass what there is, only what is there is written. */
+/* Of brief sums it is expensive to put a block aside: where columns pass what there is, only what is there is written.
+ */
 static void against_panels(const Dot *d, const Packed *p, const Rows *rows, LLVMValueRef row, int height,
                            LLVMValueRef first, LLVMValueRef end, YLayout y, int vectors) {
     const Emit *e = d->ke->e;
-    if (!d->edges || d->n_units >= BRIEF) {
+    if (!d->edges || d->p->n_units >= BRIEF) {
         against(d, p, rows, row, height, first, end, y, vectors, false);
         return;
     }
@@ -261,21 +265,23 @@ static void against_panels(const Dot *d, const Packed *p, const Rows *rows, LLVM
  * most half full, half. */
 static void row_of_blocks(const Dot *d, const Packed *p, const Rows *rows, LLVMValueRef row, int height) {
     const Emit *e = d->ke->e;
-    LLVMValueRef none = emit_i64(e, 0), end = dot_lanes(d, &d->columns, d->n_columns), split = none, narrow = end;
-    const YLayout layout = d->y_direct.copied ? Y_COPIED : d->y_direct.near || d->y_direct.swept ? Y_NEAR : Y_AWAY;
-    if (d->y_direct.use || d->y_direct.copied) split = dot_whole_panels(d);
-    if (d->y_direct.copied) {
+    LLVMValueRef none = emit_i64(e, 0), end = dot_lanes(d, &d->p->columns, d->p->n_columns), split = none, narrow = end;
+    const YLayout layout = d->p->y_direct.copied                         ? Y_COPIED
+                           : d->p->y_direct.near || d->p->y_direct.swept ? Y_NEAR
+                                                                         : Y_AWAY;
+    if (d->p->y_direct.use || d->p->y_direct.copied) split = dot_whole_panels(d);
+    if (d->p->y_direct.copied) {
         LLVMValueRef first = LLVMBuildICmp(e->b, LLVMIntEQ, row, none, "");
         split = LLVMBuildSelect(e->b, first, split, none, "");
     }
-    if (d->vectors > 1) {
+    if (d->p->vectors > 1) {
         LLVMValueRef whole = dot_whole_panels(d), rest = LLVMBuildSub(e->b, end, whole, "");
-        LLVMValueRef half = emit_i64(e, d->vectors / 2 * d->machine->vector);
+        LLVMValueRef half = emit_i64(e, d->p->vectors / 2 * d->ke->plan->machine->vector);
         narrow = LLVMBuildSelect(e->b, LLVMBuildICmp(e->b, LLVMIntSLE, rest, half, ""), whole, end, "");
     }
-    against_panels(d, p, rows, row, height, none, split, layout, d->vectors);
-    against_panels(d, p, rows, row, height, split, narrow, Y_PACKED, d->vectors);
-    if (d->vectors > 1) against_panels(d, p, rows, row, height, narrow, end, Y_PACKED, d->vectors / 2);
+    against_panels(d, p, rows, row, height, none, split, layout, d->p->vectors);
+    against_panels(d, p, rows, row, height, split, narrow, Y_PACKED, d->p->vectors);
+    if (d->p->vectors > 1) against_panels(d, p, rows, row, height, narrow, end, Y_PACKED, d->p->vectors / 2);
 }
 
 /* Blocks of full height while more than row_block - row_unit rows are left, then one of the least multiple of row_unit
@@ -283,19 +289,19 @@ static void row_of_blocks(const Dot *d, const Packed *p, const Rows *rows, LLVMV
 static void block_of_height(const Dot *d, const Packed *p, const Rows *rows, LLVMValueRef row, int height) {
     KernelEmit *ke = d->ke;
     const Emit *e = ke->e;
-    LLVMValueRef all = dot_lanes(d, &d->rows, d->n_rows), left = LLVMBuildSub(e->b, all, row, "");
+    LLVMValueRef all = dot_lanes(d, &d->p->rows, d->p->n_rows), left = LLVMBuildSub(e->b, all, row, "");
     LLVMValueRef here = LLVMBuildSub(e->b, all, rows->start, "");
     if (LLVMIsAConstantInt(here)) {
-        const int64_t up = (LLVMConstIntGetSExtValue(here) + d->row_unit - 1) / d->row_unit * d->row_unit;
-        if (height < d->row_block && up % d->row_block != height) return;
-        if (height == d->row_block && up < height) return;
-        if (height == d->row_block && up % d->row_block == 0) {
+        const int64_t up = (LLVMConstIntGetSExtValue(here) + d->p->row_unit - 1) / d->p->row_unit * d->p->row_unit;
+        if (height < d->p->row_block && up % d->p->row_block != height) return;
+        if (height == d->p->row_block && up < height) return;
+        if (height == d->p->row_block && up % d->p->row_block == 0) {
             row_of_blocks(d, p, rows, row, height);
             return;
         }
     }
-    LLVMValueRef fits = LLVMBuildICmp(e->b, LLVMIntSGT, left, emit_i64(e, height - d->row_unit), "");
-    if (height < d->row_block)
+    LLVMValueRef fits = LLVMBuildICmp(e->b, LLVMIntSGT, left, emit_i64(e, height - d->p->row_unit), "");
+    if (height < d->p->row_block)
         fits = LLVMBuildAnd(e->b, fits, LLVMBuildICmp(e->b, LLVMIntSLE, left, emit_i64(e, height), ""), "");
     HostCounter once = counter_open(ke, emit_i64(e, 0), LLVMBuildZExt(e->b, fits, e->i64, ""), 1);
     row_of_blocks(d, p, rows, row, height);
@@ -304,15 +310,18 @@ static void block_of_height(const Dot *d, const Packed *p, const Rows *rows, LLV
 
 /* Rows [rows->first, end). */
 static void blocks(const Dot *d, const Packed *p, const Rows *rows, LLVMValueRef end) {
-    HostCounter r = counter_open(d->ke, rows->first, end, d->row_block);
-    for (int height = d->row_block; height > 0; height -= d->row_unit) block_of_height(d, p, rows, r.i, height);
+    HostCounter r = counter_open(d->ke, rows->first, end, d->p->row_block);
+    for (int height = d->p->row_block; height > 0; height -= d->p->row_unit) block_of_height(d, p, rows, r.i, height);
     counter_close(d->ke, &r);
 }
 
 /* Rows [first, end) of those from `start` on. */
 static void packed_blocks(const Dot *d, const Packed *p, LLVMValueRef start, LLVMValueRef first, LLVMValueRef end) {
-    const Rows rows = {
-        .x = p->x, .first = first, .start = start, .layout = d->rows_fast ? X_COLUMNS : X_ROWS, .step = d->x_step};
+    const Rows rows = {.x = p->x,
+                       .first = first,
+                       .start = start,
+                       .layout = d->p->rows_fast ? X_COLUMNS : X_ROWS,
+                       .step = d->p->x_step};
     blocks(d, p, &rows, end);
 }
 
@@ -320,9 +329,9 @@ static void packed_blocks(const Dot *d, const Packed *p, LLVMValueRef start, LLV
 static void groups(const Dot *d, const Packed *p, LLVMValueRef start, LLVMValueRef all) {
     KernelEmit *ke = d->ke;
     const Emit *e = ke->e;
-    const int axis = d->rows.axis[0];
-    HostCounter g = counter_open(ke, start, all, d->group);
-    LLVMValueRef stop[2] = {LLVMBuildAdd(e->b, g.i, emit_i64(e, d->group), ""), all};
+    const int axis = d->p->rows.axis[0];
+    HostCounter g = counter_open(ke, start, all, d->p->group);
+    LLVMValueRef stop[2] = {LLVMBuildAdd(e->b, g.i, emit_i64(e, d->p->group), ""), all};
     LLVMValueRef end = emit_intrinsic(e, "llvm.smin", 2, stop);
     ke->lo[axis] = g.i;
     ke->hi[axis] = end;
@@ -336,14 +345,14 @@ static void groups(const Dot *d, const Packed *p, LLVMValueRef start, LLVMValueR
 /* X in place, in blocks of whole row units; rows that do not fill one are packed, since blocks would pass its end. */
 static void direct_blocks(const Dot *d, const Packed *p, LLVMValueRef all) {
     const Emit *e = d->ke->e;
-    const int axis = d->rows.axis[0];
-    LLVMValueRef zero = emit_i64(e, 0), unit = emit_i64(e, d->row_unit);
-    const bool columns = d->x_direct.along != 1;
+    const int axis = d->p->rows.axis[0];
+    LLVMValueRef zero = emit_i64(e, 0), unit = emit_i64(e, d->p->row_unit);
+    const bool columns = d->p->x_direct.along != 1;
     const Rows rows = {.x = p->x_here,
                        .first = zero,
                        .start = zero,
                        .layout = columns ? X_COLUMNS : X_AWAY,
-                       .step = columns ? d->x_direct.along : d->x_direct.across};
+                       .step = columns ? d->p->x_direct.along : d->p->x_direct.across};
     LLVMValueRef whole = LLVMBuildMul(e->b, LLVMBuildUDiv(e->b, all, unit, ""), unit, "");
     d->ke->hi[axis] = whole;
     blocks(d, p, &rows, whole);
@@ -353,10 +362,10 @@ static void direct_blocks(const Dot *d, const Packed *p, LLVMValueRef all) {
 
 static void multiply(const Dot *d, const Packed *p) {
     const Emit *e = d->ke->e;
-    LLVMValueRef all = dot_lanes(d, &d->rows, d->n_rows), zero = emit_i64(e, 0);
-    if (d->rows.n_axes == 1 && d->x_direct.use)
+    LLVMValueRef all = dot_lanes(d, &d->p->rows, d->p->n_rows), zero = emit_i64(e, 0);
+    if (d->p->rows.n_axes == 1 && d->p->x_direct.use)
         direct_blocks(d, p, all);
-    else if (d->rows.n_axes == 1)
+    else if (d->p->rows.n_axes == 1)
         groups(d, p, zero, all);
     else {
         dot_pack_x(d, p);
@@ -368,37 +377,38 @@ static void multiply(const Dot *d, const Packed *p) {
 static LLVMValueRef origin(const Dot *d, int value, const FactorInPlace *direct) {
     KernelEmit *ke = d->ke;
     const Emit *e = ke->e;
-    LLVMValueRef skipped = LLVMBuildMul(e->b, ke->lo[d->over.axis[0]], emit_i64(e, direct->along), "");
-    return source_at(d, nest_origin(ke, dot_load(d, value)), skipped);
+    LLVMValueRef skipped = LLVMBuildMul(e->b, ke->lo[d->p->over.axis[0]], emit_i64(e, direct->along), "");
+    return source_at(d, nest_origin(ke, blocks_load(d->p, value)), skipped);
 }
 
 /* Of a single axis those that exist; else of whole pairs, which are filled up. */
 static LLVMValueRef lanes_of_k(const Dot *d, LLVMValueRef units) {
     const KernelEmit *ke = d->ke;
     const Emit *e = ke->e;
-    if (d->pair_axis < 0) return units;
-    if (d->over.n_axes > 1) return LLVMBuildShl(e->b, units, emit_i64(e, 1), "");
-    return LLVMBuildSub(e->b, ke->hi[d->pair_axis], ke->lo[d->pair_axis], "");
+    if (d->p->pair_axis < 0) return units;
+    if (d->p->over.n_axes > 1) return LLVMBuildShl(e->b, units, emit_i64(e, 1), "");
+    return LLVMBuildSub(e->b, ke->hi[d->p->pair_axis], ke->lo[d->p->pair_axis], "");
 }
 
 void dot_multiply_part(const Dot *d, LLVMValueRef x_memory, LLVMValueRef y_memory) {
     KernelEmit *ke = d->ke;
-    const TileType axes = tile_type_union(d->rows, d->over);
+    const TileType axes = tile_type_union(d->p->rows, d->p->over);
     int8_t order[MAX_TILE_AXES];
-    const Sink probe = {.kind = SINK_PACK, .value = d->x};
     Packed p = {.x = x_memory, .y = y_memory};
-    const int n = nest_order(ke, &axes, 1, &probe, order);
+    const int n = pack_order(ke->plan, &axes, d->p->x, order);
     p.count = dot_dense(d, n, order, p.k_index);
     p.lanes = lanes_of_k(d, p.count);
-    if (d->x_direct.use) p.x_here = origin(d, d->x, &d->x_direct);
-    if (d->y_direct.use || d->y_direct.copied || d->y_direct.transposed) p.y_here = origin(d, d->y, &d->y_direct);
-    if (d->inner) {
+    if (d->p->x_direct.use) p.x_here = origin(d, d->p->x, &d->p->x_direct);
+    if (d->p->y_direct.use || d->p->y_direct.copied || d->p->y_direct.transposed)
+        p.y_here = origin(d, d->p->y, &d->p->y_direct);
+    if (d->p->inner) {
         dot_inner_products(d, &p);
         return;
     }
     dot_pack_y(d, &p);
-    p.next_x = ahead_of(d, d->x, &d->rows);
-    if (!d->y_direct.use || d->y_direct.near || d->y_direct.swept) p.next_y = ahead_of(d, d->y, &d->columns);
+    p.next_x = ahead_of(d, d->p->x, &d->p->rows);
+    if (!d->p->y_direct.use || d->p->y_direct.near || d->p->y_direct.swept)
+        p.next_y = ahead_of(d, d->p->y, &d->p->columns);
     HostCounter some = counter_open(ke, emit_i64(ke->e, 0), p.count, INT32_MAX); /* once, if there is any k */
     multiply(d, &p);
     counter_close(ke, &some);

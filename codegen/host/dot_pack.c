@@ -1,6 +1,6 @@
-/* Packing the factors of a matrix product; see dot.c. */
+/* Packing the factors of a matrix product; see dot.h. */
 #include "codegen/host/counter.h"
-#include "codegen/host/dot_internal.h"
+#include "codegen/host/dot.h"
 #include "codegen/host/micro.h"
 
 LLVMValueRef dot_dense(const Dot *d, int n, const int8_t *order, LLVMValueRef *stride) {
@@ -9,9 +9,9 @@ LLVMValueRef dot_dense(const Dot *d, int n, const int8_t *order, LLVMValueRef *s
     LLVMValueRef next = emit_i64(e, 1);
     for (int i = n - 1; i >= 0; i--) {
         const int axis = order[i];
-        if (!tile_type_has(&d->over, axis)) continue;
+        if (!tile_type_has(&d->p->over, axis)) continue;
         LLVMValueRef units = LLVMBuildSub(e->b, ke->hi[axis], ke->lo[axis], "");
-        if (axis == d->pair_axis)
+        if (axis == d->p->pair_axis)
             units = LLVMBuildLShr(e->b, LLVMBuildAdd(e->b, units, emit_i64(e, 1), ""), emit_i64(e, 1), "");
         stride[axis] = next;
         next = LLVMBuildMul(e->b, next, units, "");
@@ -20,7 +20,7 @@ LLVMValueRef dot_dense(const Dot *d, int n, const int8_t *order, LLVMValueRef *s
 }
 
 static void pack(KernelEmit *ke, int value, const TileType *axes, const PackPlace *place) {
-    Sink s = {.kind = SINK_PACK, .value = value, .storage = -1, .pack = *place};
+    Sink s = {.of = {.kind = SINK_PACK, .value = value, .storage = -1}, .pack = *place};
     nest_emit(ke, axes, 1, &s);
 }
 
@@ -38,37 +38,31 @@ LLVMValueRef dot_pack_memory(KernelEmit *ke, int which, int64_t n) {
     return ke->pack[which];
 }
 
-bool dot_runs_along(const Dot *d, int value, const TileType *axes, const TileType *group) {
-    const Sink probe = {.kind = SINK_PACK, .value = value};
-    int8_t order[MAX_TILE_AXES];
-    const int n = nest_order(d->ke, axes, 1, &probe, order);
-    return n > 0 && tile_type_has(group, order[n - 1]);
-}
-
-/* Columns [first, first + lanes) of Y are laid out as [columns][k], `pitch` apart: squares of them, transposed, go into their panel.
+/* Columns [first, first + lanes) of Y are laid out as [columns][k], `pitch` apart: squares of them, transposed, go into
+ * their panel.
  */
 static void transpose(const Dot *d, LLVMValueRef from, int64_t pitch, LLVMValueRef first, LLVMValueRef to,
-                 LLVMValueRef count) {
+                      LLVMValueRef count) {
     KernelEmit *ke = d->ke;
     const Emit *e = ke->e;
-    const int lanes = d->machine->vector;
-    LLVMValueRef panel = LLVMBuildUDiv(e->b, first, emit_i64(e, d->panel), "");
-    LLVMValueRef inside = LLVMBuildURem(e->b, first, emit_i64(e, d->panel), "");
-    LLVMValueRef start = LLVMBuildMul(e->b, panel, emit_i64(e, d->panel * d->y_pitch), "");
+    const int lanes = d->ke->plan->machine->vector;
+    LLVMValueRef panel = LLVMBuildUDiv(e->b, first, emit_i64(e, d->p->panel), "");
+    LLVMValueRef inside = LLVMBuildURem(e->b, first, emit_i64(e, d->p->panel), "");
+    LLVMValueRef start = LLVMBuildMul(e->b, panel, emit_i64(e, d->p->panel * d->p->y_pitch), "");
     start = LLVMBuildAdd(e->b, start, inside, "");
     HostCounter k = counter_open(ke, emit_i64(e, 0), count, lanes);
-    LLVMValueRef target = LLVMBuildAdd(e->b, start, LLVMBuildMul(e->b, k.i, emit_i64(e, d->panel), ""), "");
+    LLVMValueRef target = LLVMBuildAdd(e->b, start, LLVMBuildMul(e->b, k.i, emit_i64(e, d->p->panel), ""), "");
     LLVMValueRef args[] = {emit_f32_at(e, from, k.i), emit_i64(e, pitch), emit_f32_at(e, to, target),
-                           emit_i64(e, d->panel)};
-    emit_call(e, micro_transpose(e, lanes, d->pair_axis >= 0), sizeof args / sizeof *args, args);
+                           emit_i64(e, d->p->panel)};
+    emit_call(e, micro_transpose(e, lanes, d->p->pair_axis >= 0), sizeof args / sizeof *args, args);
     counter_close(ke, &k);
 }
 
 /* Is a strip made of whole squares that lie in memory? */
 static LLVMValueRef whole_squares(const Dot *d, const Packed *p, LLVMValueRef strip_end, LLVMValueRef end) {
     const Emit *e = d->ke->e;
-    if (!d->y_direct.transposed) return LLVMConstInt(LLVMInt1TypeInContext(e->context), 0, false);
-    const int64_t square = d->machine->vector * (d->pair_axis >= 0 ? 2 : 1);
+    if (!d->p->y_direct.transposed) return LLVMConstInt(LLVMInt1TypeInContext(e->context), 0, false);
+    const int64_t square = d->ke->plan->machine->vector * (d->p->pair_axis >= 0 ? 2 : 1);
     LLVMValueRef rest = LLVMBuildURem(e->b, p->lanes, emit_i64(e, square), "");
     LLVMValueRef deep = LLVMBuildICmp(e->b, LLVMIntEQ, rest, emit_i64(e, 0), "");
     return LLVMBuildAnd(e->b, deep, LLVMBuildICmp(e->b, LLVMIntSLE, strip_end, end, ""), "");
@@ -76,8 +70,8 @@ static LLVMValueRef whole_squares(const Dot *d, const Packed *p, LLVMValueRef st
 
 static void transpose_in_place(const Dot *d, const Packed *p, LLVMValueRef first, LLVMValueRef memory) {
     const Emit *e = d->ke->e;
-    LLVMValueRef skipped = LLVMBuildMul(e->b, first, emit_i64(e, d->y_direct.across), "");
-    const int64_t pitch = d->y_direct.across * dot_source_bytes(d) / 4;
+    LLVMValueRef skipped = LLVMBuildMul(e->b, first, emit_i64(e, d->p->y_direct.across), "");
+    const int64_t pitch = d->p->y_direct.across * blocks_source_bytes(d->p) / 4;
     transpose(d, source_at(d, p->y_here, skipped), pitch, first, memory, p->count);
 }
 
@@ -86,15 +80,15 @@ static void transpose_in_place(const Dot *d, const Packed *p, LLVMValueRef first
 static void pack_strips(const Dot *d, const Packed *p, PackPlace *place, LLVMValueRef memory) {
     KernelEmit *ke = d->ke;
     const Emit *e = ke->e;
-    const int lanes = d->machine->vector, axis = d->columns.axis[0];
-    const TileType axes = tile_type_union(d->over, d->columns);
+    const int lanes = d->ke->plan->machine->vector, axis = d->p->columns.axis[0];
+    const TileType axes = tile_type_union(d->p->over, d->p->columns);
     LLVMValueRef end = ke->hi[axis];
-    place->memory = dot_pack_memory(ke, 2, d->y_pitch * lanes);
-    place->stride[axis] = emit_i64(e, d->y_pitch);
+    place->memory = dot_pack_memory(ke, 2, d->p->y_pitch * lanes);
+    place->stride[axis] = emit_i64(e, d->p->y_pitch);
     HostCounter n = counter_open(ke, emit_i64(e, 0), end, lanes);
     LLVMValueRef stop[2] = {LLVMBuildAdd(e->b, n.i, emit_i64(e, lanes), ""), end};
     LLVMValueRef is_whole = whole_squares(d, p, stop[0], end), aside = LLVMBuildNot(e->b, is_whole, "");
-    if (d->y_direct.transposed) {
+    if (d->p->y_direct.transposed) {
         HostBranch whole = branch_open(ke, is_whole);
         transpose_in_place(d, p, n.i, memory);
         branch_close(ke, &whole);
@@ -102,8 +96,8 @@ static void pack_strips(const Dot *d, const Packed *p, PackPlace *place, LLVMVal
     HostBranch other = branch_open(ke, aside);
     ke->lo[axis] = n.i;
     ke->hi[axis] = emit_intrinsic(e, "llvm.smin", 2, stop);
-    pack(ke, d->y, &axes, place);
-    transpose(d, place->memory, d->y_pitch, n.i, memory, p->count);
+    pack(ke, d->p->y, &axes, place);
+    transpose(d, place->memory, d->p->y_pitch, n.i, memory, p->count);
     branch_close(ke, &other);
     counter_close(ke, &n);
     ke->lo[axis] = emit_i64(e, 0);
@@ -114,21 +108,21 @@ static void pack_strips(const Dot *d, const Packed *p, PackPlace *place, LLVMVal
 static void pack_aside(const Dot *d, PackPlace *place, LLVMValueRef memory, LLVMValueRef count) {
     KernelEmit *ke = d->ke;
     const Emit *e = ke->e;
-    const TileType axes = tile_type_union(d->over, d->columns);
-    place->memory = dot_pack_memory(ke, 2, d->y_pitch * (d->n_columns + d->machine->vector));
-    for (int i = d->c->n - d->c->n_columns; i < d->c->n; i++)
-        place->stride[d->c->axis[i]] = emit_i64(e, d->c->stride[i] * d->y_pitch);
-    pack(ke, d->y, &axes, place);
-    HostCounter n = counter_open(ke, emit_i64(e, 0), emit_i64(e, d->n_columns), d->machine->vector);
-    transpose(d, emit_f32_at(e, place->memory, LLVMBuildMul(e->b, n.i, emit_i64(e, d->y_pitch), "")), d->y_pitch, n.i, memory,
-         count);
+    const TileType axes = tile_type_union(d->p->over, d->p->columns);
+    place->memory = dot_pack_memory(ke, 2, d->p->y_pitch * (d->p->n_columns + d->ke->plan->machine->vector));
+    for (int i = d->p->c->n - d->p->c->n_columns; i < d->p->c->n; i++)
+        place->stride[d->p->c->axis[i]] = emit_i64(e, d->p->c->stride[i] * d->p->y_pitch);
+    pack(ke, d->p->y, &axes, place);
+    HostCounter n = counter_open(ke, emit_i64(e, 0), emit_i64(e, d->p->n_columns), d->ke->plan->machine->vector);
+    transpose(d, emit_f32_at(e, place->memory, LLVMBuildMul(e->b, n.i, emit_i64(e, d->p->y_pitch), "")), d->p->y_pitch,
+              n.i, memory, count);
     counter_close(ke, &n);
 }
 
 /* Columns that fill panels: the others are packed even where Y is used in place, since vectors would pass its end. */
 LLVMValueRef dot_whole_panels(const Dot *d) {
     const Emit *e = d->ke->e;
-    LLVMValueRef columns = dot_lanes(d, &d->columns, d->n_columns), panel = emit_i64(e, d->panel);
+    LLVMValueRef columns = dot_lanes(d, &d->p->columns, d->p->n_columns), panel = emit_i64(e, d->p->panel);
     return LLVMBuildMul(e->b, LLVMBuildUDiv(e->b, columns, panel, ""), panel, "");
 }
 
@@ -138,14 +132,14 @@ bool dot_never(LLVMValueRef condition) { return LLVMIsAConstantInt(condition) &&
 static void pack_y(const Dot *d, const Packed *p, LLVMValueRef memory) {
     KernelEmit *ke = d->ke;
     const Emit *e = ke->e;
-    const TileType axes = tile_type_union(d->over, d->columns);
-    PackPlace place = {.memory = memory, .pairs = d->pair_axis + 1};
-    const bool transposed = d->y_direct.along_k;
-    for (int i = 0; i < d->over.n_axes; i++) {
-        const int axis = d->over.axis[i];
-        place.stride[axis] = LLVMBuildMul(e->b, p->k_index[axis], emit_i64(e, transposed ? 1 : d->panel), "");
+    const TileType axes = tile_type_union(d->p->over, d->p->columns);
+    PackPlace place = {.memory = memory, .pairs = d->p->pair_axis + 1};
+    const bool transposed = d->p->y_direct.along_k;
+    for (int i = 0; i < d->p->over.n_axes; i++) {
+        const int axis = d->p->over.axis[i];
+        place.stride[axis] = LLVMBuildMul(e->b, p->k_index[axis], emit_i64(e, transposed ? 1 : d->p->panel), "");
     }
-    if (transposed && d->columns.n_axes == 1) {
+    if (transposed && d->p->columns.n_axes == 1) {
         pack_strips(d, p, &place, memory);
         return;
     }
@@ -153,21 +147,22 @@ static void pack_y(const Dot *d, const Packed *p, LLVMValueRef memory) {
         pack_aside(d, &place, memory, p->count);
         return;
     }
-    place.panel = d->panel;
-    place.panel_stride = d->panel * d->y_pitch;
-    for (int i = d->c->n - d->c->n_columns; i < d->c->n; i++) place.column[d->c->axis[i]] = d->c->stride[i];
-    pack(ke, d->y, &axes, &place);
+    place.panel = d->p->panel;
+    place.panel_stride = d->p->panel * d->p->y_pitch;
+    for (int i = d->p->c->n - d->p->c->n_columns; i < d->p->c->n; i++)
+        place.column[d->p->c->axis[i]] = d->p->c->stride[i];
+    pack(ke, d->p->y, &axes, &place);
 }
 
 /* All of Y, or what does not fill a panel. */
 void dot_pack_y(const Dot *d, const Packed *p) {
     KernelEmit *ke = d->ke;
     const Emit *e = ke->e;
-    if (!d->y_direct.use && !d->y_direct.copied) {
+    if (!d->p->y_direct.use && !d->p->y_direct.copied) {
         pack_y(d, p, p->y);
         return;
     }
-    const int axis = d->columns.axis[0];
+    const int axis = d->p->columns.axis[0];
     LLVMValueRef whole = dot_whole_panels(d), end = ke->hi[axis];
     LLVMValueRef some = LLVMBuildICmp(e->b, LLVMIntSLT, whole, end, "");
     if (dot_never(some)) return;
@@ -181,30 +176,25 @@ void dot_pack_y(const Dot *d, const Packed *p) {
 /* Where Y is used in place, the columns that do not fill a panel are all that is packed. */
 LLVMValueRef dot_panel_at(const Dot *d, const Packed *p, LLVMValueRef column) {
     const Emit *e = d->ke->e;
-    if (d->y_direct.use) column = LLVMBuildSub(e->b, column, dot_whole_panels(d), "");
-    return emit_f32_at(e, p->y, LLVMBuildMul(e->b, column, emit_i64(e, d->y_pitch), ""));
+    if (d->p->y_direct.use) column = LLVMBuildSub(e->b, column, dot_whole_panels(d), "");
+    return emit_f32_at(e, p->y, LLVMBuildMul(e->b, column, emit_i64(e, d->p->y_pitch), ""));
 }
 
-/* Several axes of rows are packed at once; of one, as many rows as are multiplied next. */
-void dot_choose_group(Dot *d) {
-    const bool many = d->rows.n_axes != 1 || d->inner;
-    const TileType axes = tile_type_union(d->rows, d->over);
-    d->rows_fast = !d->inner && dot_runs_along(d, d->x, &axes, &d->rows);
-    d->group = many ? d->n_rows + d->row_block : d->rows_fast && !d->x_direct.use ? 4 * d->row_block : d->row_block;
-    d->x_step = d->rows_fast ? d->group + 16 : 1;
+int64_t dot_x_elements(const Dot *d) {
+    return d->p->rows_fast ? d->p->x_step * (d->p->n_units + 1) : d->p->group * d->p->x_pitch;
 }
-
-int64_t dot_x_elements(const Dot *d) { return d->rows_fast ? d->x_step * (d->n_units + 1) : d->group * d->x_pitch; }
 
 /* X as [k][rows] or [rows][k], as its loads run: the rows between the limits of their axes. */
 void dot_pack_x(const Dot *d, const Packed *p) {
     KernelEmit *ke = d->ke;
     const Emit *e = ke->e;
-    const TileType axes = tile_type_union(d->rows, d->over);
-    PackPlace place = {.memory = p->x, .pairs = d->pair_axis + 1};
-    for (int i = 0; i < d->over.n_axes; i++)
-        place.stride[d->over.axis[i]] = LLVMBuildMul(e->b, p->k_index[d->over.axis[i]], emit_i64(e, d->x_step), "");
-    for (int i = 0; i < d->c->n - d->c->n_columns; i++)
-        place.stride[d->c->axis[i]] = emit_i64(e, d->c->stride[i] / d->n_columns * (d->rows_fast ? 1 : d->x_pitch));
-    pack(ke, d->x, &axes, &place);
+    const TileType axes = tile_type_union(d->p->rows, d->p->over);
+    PackPlace place = {.memory = p->x, .pairs = d->p->pair_axis + 1};
+    for (int i = 0; i < d->p->over.n_axes; i++)
+        place.stride[d->p->over.axis[i]] =
+            LLVMBuildMul(e->b, p->k_index[d->p->over.axis[i]], emit_i64(e, d->p->x_step), "");
+    for (int i = 0; i < d->p->c->n - d->p->c->n_columns; i++)
+        place.stride[d->p->c->axis[i]] =
+            emit_i64(e, d->p->c->stride[i] / d->p->n_columns * (d->p->rows_fast ? 1 : d->p->x_pitch));
+    pack(ke, d->p->x, &axes, &place);
 }

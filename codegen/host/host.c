@@ -1,7 +1,7 @@
 /* From a module to objects, text, or code in this process. */
 #include "codegen/host/host.h"
 #include "codegen/artifact/artifact.h"
-#include "codegen/host/forms.h"
+#include "codegen/host/kernel.h"
 #include "codegen/host/manifest.h"
 #include "codegen/llvm/emit_math.h"
 #include "codegen/llvm/machine.h"
@@ -128,7 +128,7 @@ bool host_emit_ir_text(const Module *m, const HostOptions *o, char **text, char 
 
 static HostProduct product_of(const FormPlan *p) {
     HostProduct x = {.form = host_form_text(p->form), .pairs = p->pairs};
-    x.fits = form_fits(p->ke, p->dot, p->storage, p->machine);
+    x.fits = form_fits(p);
     _Static_assert(N_HOST_FORMS <= sizeof x.why / sizeof *x.why, "a reason for each form");
     for (int f = 0; f < (int)p->form; f++) {
         if (!p->why[f]) continue;
@@ -145,7 +145,8 @@ HostProducts *host_products(Arena *a, const Module *m, const HostOptions *o, cha
     HostProducts *products = ARENA_ARRAY(a, HostProducts, m->kernels.n + 1);
     *error = NULL;
     for (int i = 0; i < m->kernels.n && !*error; i++) {
-        const FormPlans plans = form_products(a, m->kernels.at[i], &machine);
+        const KernelPlan at = kernel_plan(a, m->kernels.at[i], &machine);
+        const FormPlans plans = form_plan_all(&at);
         HostProducts *p = &products[i];
         if (plans.no) *error = does_not_fit(m->kernels.at[i], plans.no);
         p->n = plans.of.n;

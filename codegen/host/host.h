@@ -30,7 +30,7 @@ typedef struct HostOptions {
 bool host_emit_object(const Module *m, const HostOptions *o, void **bytes, size_t *n, char **error);
 bool host_emit_ir_text(const Module *m, const HostOptions *o, char **text, char **error);
 
-/* How the processor's code makes a product of tiles (codegen/host/forms.def). */
+/* How the processor's code makes a product of tiles (codegen/schedule/forms.def). */
 typedef struct HostProduct {
     const char *form; /* "in blocks" */
     bool pairs;       /* factors of bf16 are multiplied in pairs, not converted */

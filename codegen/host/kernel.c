@@ -1,5 +1,5 @@
 /* The walk over a kernel's instructions: grid, loops, branches, groups of sinks. */
-#include "codegen/host/forms.h"
+#include "codegen/host/kernel.h"
 #include "codegen/host/transpose.h"
 #include <string.h>
 
@@ -23,7 +23,7 @@ static void flush(KernelWalk *w) {
 static Sink make_sink(const KernelWalk *w, const Inst *i) {
     const ValueInfo *info = i->result >= 0 ? &w->ke.v->value[i->result] : NULL;
     const SinkKind kind = i->kind == TI_STORE ? SINK_STORE : i->kind == TI_REDUCE ? SINK_REDUCE : SINK_KEEP;
-    return (Sink){.kind = kind, .inst = i, .value = i->result, .storage = info ? info->storage : -1};
+    return (Sink){.of = {.kind = kind, .inst = i, .value = i->result, .storage = info ? info->storage : -1}};
 }
 
 static void collect(KernelWalk *w, const Inst *i, int group) {
@@ -52,7 +52,7 @@ static void move(KernelWalk *w, Move m) {
     const Storage *s = &w->ke.v->storage.at[m.storage];
     TileType axes = {.dtype = s->dtype, .n_axes = s->n};
     memcpy(axes.axis, s->axis, sizeof axes.axis);
-    Sink sink = {.kind = SINK_KEEP, .value = m.value, .storage = m.storage};
+    Sink sink = {.of = {.kind = SINK_KEEP, .value = m.value, .storage = m.storage}};
     nest_emit(&w->ke, &axes, 1, &sink);
 }
 
@@ -157,7 +157,7 @@ static LLVMValueRef symbol_of(void *user, int sym) { return ((const KernelWalk *
 /* A scalar of the program, which a bound names. */
 static LLVMValueRef value_of(void *user, int value) {
     KernelWalk *w = user;
-    Sink read = {.kind = SINK_READ, .value = value, .storage = -1};
+    Sink read = {.of = {.kind = SINK_READ, .value = value, .storage = -1}};
     const TileType none = {.n_axes = 0};
     nest_emit(&w->ke, &none, 1, &read);
     return read.read;
@@ -191,7 +191,7 @@ static void walk_for(KernelWalk *w, const Inst *i) {
 
 static void walk_if(KernelWalk *w, const Inst *i) {
     const Emit *e = w->ke.e;
-    Sink condition = {.kind = SINK_READ, .value = i->in[0], .storage = -1};
+    Sink condition = {.of = {.kind = SINK_READ, .value = i->in[0], .storage = -1}};
     const TileType none = {.n_axes = 0};
     nest_emit(&w->ke, &none, 1, &condition);
     LLVMBasicBlockRef then = emit_block(e, w->ke.fn, "then"), otherwise = emit_block(e, w->ke.fn, "else"),
@@ -226,7 +226,21 @@ static bool done_by_dot(const KernelWalk *w, const Inst *store) {
     return false;
 }
 
+void loops_emit(KernelEmit *ke, const FormPlan *p, const DotResult *to) {
+    const Kernel *k = ke->k;
+    TileType axes = tile_type_union(k->types.at[p->dot->in[0]], k->types.at[p->dot->in[1]]);
+    axes = tile_type_union(axes, k->types.at[p->dot->result]);
+    Sink sink = {.of = {.kind = SINK_DOT, .inst = p->dot, .value = -1, .storage = p->storage}};
+    (void)to; /* it does not start */
+    nest_emit(ke, &axes, 1, &sink);
+}
+
 static void walk_dot(KernelWalk *w, const Inst *i) {
+    static void (*const emit[])(KernelEmit *, const FormPlan *, const DotResult *) = {
+#define FORM(e, text, plan, choose, emit) emit,
+#include "codegen/schedule/forms.def"
+#undef FORM
+    };
     const FormPlan *p = plan_of(w, i);
     DotResult to;
     assign(w, 1, &i->in[2], &i->result);
@@ -235,7 +249,7 @@ static void walk_dot(KernelWalk *w, const Inst *i) {
         to.fresh = fresh_now(w, i);
         to.memory = p->store ? nest_origin(&w->ke, p->store) : NULL;
     }
-    form_emit(p, p->loop ? &to : NULL);
+    emit[p->form](&w->ke, p, p->loop ? &to : NULL);
 }
 
 static void walk_block(KernelWalk *w, const Block *b) {
@@ -338,10 +352,8 @@ static void walk_programs(KernelWalk *w) {
 }
 
 HostKernel host_emit_kernel(const Emit *e, Arena *a, const Kernel *k, const char *name, const HostMachine *m) {
-    Values v;
-    values_plan(&v, a, k, m->vector);
-    KernelWalk w = {.group = -1, .ke = {.e = e, .k = k, .v = &v, .arena = a, .masks = m->masks}};
-    w.plans = form_plan_all(&w.ke, m);
+    const KernelPlan plan = kernel_plan(a, k, m);
+    KernelWalk w = {.group = -1, .ke = {.e = e, .plan = &plan, .k = k, .v = plan.v, .arena = a}, .plans = form_plan_all(&plan)};
     if (w.plans.no) return (HostKernel){.no = w.plans.no};
     LLVMTypeRef params[4] = {e->ptr, e->ptr, e->i64, e->i64};
     w.ke.fn = LLVMAddFunction(e->module, name, LLVMFunctionType(e->none, params, 4, false));

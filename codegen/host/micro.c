@@ -19,35 +19,9 @@ static const Emit *emit_of(const Micro *m) { return m->block->e; }
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t greatest(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* ---- places ------------------------------------------------------------------------------------------------------ */
-void micro_places(const MicroSide *s, int64_t *first, int64_t *last) {
-    const int64_t rows = (s->rows - 1) * s->row, taps = (s->taps - 1) * s->tap;
-    *first = least(rows, 0) + least(taps, 0);
-    *last = greatest(rows, 0) + greatest(taps, 0);
-}
-
-/* Row i and tap j of a side read `place`: the next such pair after (*i, *j), which starts at (0, -1). */
-static bool next_pair(const MicroSide *s, int64_t place, int64_t *i, int64_t *j) {
-    for (;;) {
-        if (++*j == s->taps) *j = 0, ++*i;
-        if (*i == s->rows) return false;
-        if (*i * s->row + *j * s->tap == place) return true;
-    }
-}
-
-int64_t micro_reads(const MicroSide *s) {
-    int64_t first, last, n = 0;
-    micro_places(s, &first, &last);
-    for (int64_t place = first; place <= last; place++) {
-        int64_t i = 0, j = -1;
-        n += next_pair(s, place, &i, &j);
-    }
-    return n;
-}
-
 static bool is_read(const MicroSide *s, int64_t place) {
     int64_t i = 0, j = -1;
-    return place >= s->may && place < s->may_end && next_pair(s, place, &i, &j);
+    return place >= s->may && place < s->may_end && micro_next_pair(s, place, &i, &j);
 }
 
 /* What follows runs if the place exists; NULL: it does for certain. */
@@ -205,8 +179,8 @@ static void element(const Micro *m, const int64_t *place, int64_t n, const LLVMV
     const Emit *e = emit_of(m);
     const MicroSide *a = &m->s->side[0], *b = &m->s->side[1];
     LLVMValueRef x = NULL;
-    for (int64_t i = 0, j = -1; next_pair(a, place[0], &i, &j);)
-        for (int64_t k = 0, l = -1; next_pair(b, place[1], &k, &l);) {
+    for (int64_t i = 0, j = -1; micro_next_pair(a, place[0], &i, &j);)
+        for (int64_t k = 0, l = -1; micro_next_pair(b, place[1], &k, &l);) {
             if (!x) {
                 LLVMValueRef rest = emit_i64(e, i * a->x_row + j * a->x_tap + l * b->x_tap);
                 LLVMValueRef offset = LLVMBuildAdd(e->b, strides(m, MICRO_X_ROW, b->x_row, k), rest, "");

@@ -11,19 +11,9 @@
 #ifndef FUSEC_CODEGEN_HOST_MICRO_H
 #define FUSEC_CODEGEN_HOST_MICRO_H
 #include "codegen/llvm/emit.h"
+#include "codegen/schedule/micro_side.h"
 
-enum { MICRO_LINE = 16 }; /* floats of a cache line */
 enum { MICRO_SIDES = 2, MICRO_LEVELS = 3, MICRO_WALKS = 2, MICRO_TAP_ROWS = 8 };
-enum { MICRO_ROWS = 32, MICRO_TAPS = 24, MICRO_TERMS = 256, MICRO_LANES = 32 }; /* most of a block */
-
-/* Row i at tap j reads place i * row + j * tap.  Places in [sure, sure_end) exist, those outside [may, may_end) do not;
- * the others are looked at when it runs. */
-typedef struct MicroSide {
-    int64_t rows, taps;
-    int64_t row, tap;
-    int64_t x_row, x_tap, c_row, y_tap; /* elements */
-    int64_t sure, sure_end, may, may_end;
-} MicroSide;
 
 /* A factor: X is an element for all lanes, or a vector for them lane by lane; Y a vector for each vector of C. */
 typedef struct MicroFactor {
@@ -104,10 +94,6 @@ static inline MicroSide micro_rows(int64_t rows, int64_t x_row, int64_t c_row) {
     return (MicroSide){
         .rows = rows, .taps = 1, .row = 1, .tap = 1, .x_row = x_row, .c_row = c_row, .sure_end = rows, .may_end = rows};
 }
-
-/* Places that a block reads lie from *first to *last. */
-void micro_places(const MicroSide *s, int64_t *first, int64_t *last);
-int64_t micro_reads(const MicroSide *s); /* their number */
 
 /* void (from, c, c_stride, rows, columns, fresh): what stands in rows of vectors * lanes is written to C, or added
  * where it is not fresh; only what exists, the first `columns` of each row. */

@@ -4,8 +4,9 @@
 #ifndef FUSEC_CODEGEN_HOST_MICRO_BLOCK_H
 #define FUSEC_CODEGEN_HOST_MICRO_BLOCK_H
 #include "codegen/llvm/emit.h"
+#include "codegen/schedule/micro_side.h"
 
-enum { BLOCK_ROWS = 32, BLOCK_VECTORS = 32, MICRO_VARIABLES = BLOCK_ROWS * BLOCK_VECTORS + 64 };
+enum { MICRO_VARIABLES = BLOCK_ROWS * BLOCK_VECTORS + 64 };
 typedef int MicroVariable;
 
 typedef struct MicroBlock {

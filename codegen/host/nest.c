@@ -17,11 +17,11 @@ LLVMValueRef nest_alloca(KernelEmit *ke, LLVMTypeRef type, int64_t n) {
 
 /* ---- bodies ------------------------------------------------------------------------------------------------------ */
 static void compute(Nest *t, Sink *s) {
-    switch (s->kind) {
-    case SINK_STORE: s->computed = nest_value(t, s->inst->in[0]); break;
-    case SINK_PACK: s->computed = s->pack.pairs ? nest_pair(t, s->value) : nest_value(t, s->value); break;
+    switch (s->of.kind) {
+    case SINK_STORE: s->computed = nest_value(t, s->of.inst->in[0]); break;
+    case SINK_PACK: s->computed = s->pack.pairs ? nest_pair(t, s->of.value) : nest_value(t, s->of.value); break;
     case SINK_KEEP:
-    case SINK_READ: s->computed = nest_value(t, s->value); break;
+    case SINK_READ: s->computed = nest_value(t, s->of.value); break;
     case SINK_REDUCE:
     case SINK_DOT:
         if (s->in_register)
@@ -39,16 +39,16 @@ static LLVMValueRef and_mask(Nest *t, LLVMValueRef wanted, bool vector) {
 }
 
 static void write_store(Nest *t, Sink *s) {
-    const DType type = t->k->buffers.at[s->inst->buffer].dtype;
-    LLVMValueRef wanted = s->inst->n_in > 1 ? nest_value(t, s->inst->in[1]) : NULL;
-    const Place p = nest_buffer_place(t, s->inst, t->n);
+    const DType type = t->k->buffers.at[s->of.inst->buffer].dtype;
+    LLVMValueRef wanted = s->of.inst->n_in > 1 ? nest_value(t, s->of.inst->in[1]) : NULL;
+    const Place p = nest_buffer_place(t, s->of.inst, t->n);
     nest_position(t, t->n);
     nest_write(t, p, emit_to_memory(t->e, type, s->computed), and_mask(t, wanted, p.vector));
 }
 
 static void write_kept(Nest *t, Sink *s) {
-    const DType type = t->ke->v->storage.at[s->storage].dtype;
-    const Place p = nest_storage_place(t, s->storage);
+    const DType type = t->ke->v->storage.at[s->of.storage].dtype;
+    const Place p = nest_storage_place(t, s->of.storage);
     nest_position(t, t->n);
     LLVMValueRef v = type == DT_BOOL ? emit_to_memory(t->e, type, s->computed) : s->computed;
     nest_write(t, p, v, p.vector && !p.contiguous ? t->mask : NULL);
@@ -79,14 +79,14 @@ static void write_pack(Nest *t, Sink *s) {
 static void body(Nest *t, int n, Sink *sinks) {
     for (int i = 0; i < n; i++) {
         compute(t, &sinks[i]);
-        if (sinks[i].kind == SINK_STORE && sinks[i].inst->n_in > 1) nest_value(t, sinks[i].inst->in[1]);
+        if (sinks[i].of.kind == SINK_STORE && sinks[i].of.inst->n_in > 1) nest_value(t, sinks[i].of.inst->in[1]);
     }
     for (int i = 0; i < n; i++) {
         Sink *s = &sinks[i];
-        if (s->kind == SINK_STORE) write_store(t, s);
-        if (s->kind == SINK_KEEP || (sink_reduces(s) && !s->in_register)) write_kept(t, s);
-        if (s->kind == SINK_PACK) write_pack(t, s);
-        if (s->kind == SINK_READ) s->read = s->computed;
+        if (s->of.kind == SINK_STORE) write_store(t, s);
+        if (s->of.kind == SINK_KEEP || (sink_reduces(&s->of) && !s->in_register)) write_kept(t, s);
+        if (s->of.kind == SINK_PACK) write_pack(t, s);
+        if (s->of.kind == SINK_READ) s->read = s->computed;
     }
 }
 
@@ -177,7 +177,7 @@ static LLVMBasicBlockRef innermost(Nest *t, int n, Sink *sinks) {
     if (may_fill && !surely_not_less(lo, middle))
         main_loop = loop(t, d, t->tail[d - 1], lo, middle, width ? width : 1, n, sinks, mid);
     if (width && !surely_not_less(middle, hi)) {
-        if (t->ke->masks) {
+        if (t->ke->plan->machine->masks) {
             rest = masked_rest(t, middle, hi, n, sinks, after);
         } else {
             t->width = 0;
@@ -249,15 +249,17 @@ void nest_emit(KernelEmit *ke, const TileType *axes, int n, Sink *sinks) {
               .memo = ARENA_ARRAY(ke->arena, LLVMValueRef, ke->k->types.n + 1),
               .pending = ARENA_ARRAY(ke->arena, bool, ke->k->types.n + 1),
               .pairs = {.axis = -1, .memo = ARENA_ARRAY(ke->arena, LLVMValueRef, ke->k->types.n + 1)}};
-    if (n == 1 && sinks[0].kind == SINK_PACK) t.pairs.axis = sinks[0].pack.pairs - 1;
-    t.n = nest_order(ke, axes, n, sinks, t.axis);
+    if (n == 1 && sinks[0].of.kind == SINK_PACK) t.pairs.axis = sinks[0].pack.pairs - 1;
+    LoopSink *of = ARENA_ARRAY(ke->arena, LoopSink, n);
+    for (int i = 0; i < n; i++) of[i] = sinks[i].of;
+    t.n = loop_order(ke->plan, axes, n, of, t.axis);
     if (t.n) {
         t.inner = t.axis[t.n - 1];
         t.width = ke->v->vector;
     }
-    t.streams = n == 1 && sinks[0].kind == SINK_PACK;
+    t.streams = n == 1 && sinks[0].of.kind == SINK_PACK;
     for (int i = 0; i < n; i++)
-        if (sinks[i].kind == SINK_KEEP && sinks[i].inst) t.pending[sinks[i].value] = true;
+        if (sinks[i].of.kind == SINK_KEEP && sinks[i].of.inst) t.pending[sinks[i].of.value] = true;
     LLVMPositionBuilderAtEnd(e->b, ke->current);
     nest_reduce_prepare(&t, n, sinks);
     t.tail[0] = ke->current;

@@ -9,15 +9,15 @@
  * combined in a fixed order); any other accumulates in its result's buffer. */
 #ifndef FUSEC_CODEGEN_HOST_NEST_H
 #define FUSEC_CODEGEN_HOST_NEST_H
-#include "codegen/host/values.h"
 #include "codegen/llvm/emit.h"
+#include "codegen/schedule/schedule.h"
 
 typedef struct KernelEmit {
     const Emit *e;
-    const Kernel *k;
+    const KernelPlan *plan;
+    const Kernel *k; /* the plan's, as are these */
     Values *v;
     Arena *arena;
-    bool masks; /* masked vector accesses are cheap */
     LLVMValueRef fn;
     LLVMBasicBlockRef entry;   /* allocations only; open until the function is finished */
     LLVMBasicBlockRef current; /* where code is appended */
@@ -30,15 +30,6 @@ typedef struct KernelEmit {
     int64_t pack_size[4];
     int64_t stack_bytes;
 } KernelEmit;
-
-typedef enum {
-    SINK_STORE,  /* inst */
-    SINK_KEEP,   /* value -> storage */
-    SINK_PACK,   /* value -> pack: f32, or pairs of bf16 */
-    SINK_REDUCE, /* inst -> storage */
-    SINK_DOT,    /* inst: storage += in[0] * in[1] */
-    SINK_READ    /* scalar value -> read */
-} SinkKind;
 
 /* An element lies at memory + the sum over axes of (lane - lo) * stride[axis] + place(c), where c is the sum of
  * (lane - lo) * column[axis]: columns in panels of `panel`, place(c) = c / panel * panel_stride + c % panel.  A vector
@@ -54,9 +45,7 @@ typedef struct PackPlace {
 } PackPlace;
 
 typedef struct Sink {
-    SinkKind kind;
-    const Inst *inst;
-    int value, storage;
+    LoopSink of;
     PackPlace pack;
     LLVMValueRef read;               /* out */
     /* while the nest is emitted */
@@ -65,8 +54,6 @@ typedef struct Sink {
     LLVMValueRef acc, acc_lane, place, computed;
 } Sink;
 
-/* Order of the axes of a nest, outermost first; returns their number. */
-int nest_order(const KernelEmit *ke, const TileType *axes, int n, const Sink *sinks, int8_t *order);
 void nest_emit(KernelEmit *ke, const TileType *axes, int n, Sink *sinks);
 
 /* Where lane 0 of every axis is read or written; its subscripts mention no values. */

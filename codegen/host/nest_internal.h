@@ -43,8 +43,6 @@ LLVMValueRef nest_read(Nest *t, Place p, LLVMTypeRef element, LLVMValueRef mask)
 void nest_write(Nest *t, Place p, LLVMValueRef v, LLVMValueRef mask);
 
 /* ---- nest_reduce.c ---- */
-bool sink_reduces(const Sink *s);
-bool sink_reduces_axis(const Sink *s, int axis);
 /* How each reduction accumulates, and buffers that start from the identity. */
 void nest_reduce_prepare(Nest *t, int n, Sink *sinks);
 /* Code at `depth` before the loops inside it; after them, at the builder's position. */

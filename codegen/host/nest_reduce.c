@@ -1,29 +1,21 @@
 /* Reductions of a nest: accumulators in registers around the loops, or sums in the result's buffer. */
 #include "codegen/host/nest_internal.h"
 
-bool sink_reduces(const Sink *s) { return s->kind == SINK_REDUCE || s->kind == SINK_DOT; }
+static DType accumulator_type(const Nest *t, const Sink *s) { return t->k->types.at[s->of.inst->result].dtype; }
 
-bool sink_reduces_axis(const Sink *s, int axis) {
-    for (int o = 0; o < s->inst->n_over; o++)
-        if (s->inst->over[o] == axis) return true;
-    return false;
-}
-
-static DType accumulator_type(const Nest *t, const Sink *s) { return t->k->types.at[s->inst->result].dtype; }
-
-static Op reduce_op(const Sink *s) { return s->kind == SINK_DOT ? OP_SUM : s->inst->op; }
+static Op reduce_op(const Sink *s) { return s->of.kind == SINK_DOT ? OP_SUM : s->of.inst->op; }
 
 /* A reduced axis outside the result's innermost axis: the result is completed over several visits. */
 static bool revisits(const Nest *t, const Sink *s) {
     for (int d = 1; d < s->depth; d++)
-        if (sink_reduces_axis(s, t->axis[d - 1])) return true;
-    return s->kind == SINK_DOT;
+        if (sink_reduces_axis(&s->of, t->axis[d - 1])) return true;
+    return s->of.kind == SINK_DOT;
 }
 
 static bool reduces_nothing(const Nest *t, const Sink *s) {
     for (int d = 1; d <= t->n; d++)
-        if (sink_reduces_axis(s, t->axis[d - 1])) return false;
-    return s->kind == SINK_REDUCE;
+        if (sink_reduces_axis(&s->of, t->axis[d - 1])) return false;
+    return s->of.kind == SINK_REDUCE;
 }
 
 static void fill(KernelEmit *ke, int storage, LLVMValueRef v) {
@@ -52,13 +44,13 @@ static void fill(KernelEmit *ke, int storage, LLVMValueRef v) {
 void nest_reduce_prepare(Nest *t, int n, Sink *sinks) {
     for (int i = 0; i < n; i++) {
         Sink *s = &sinks[i];
-        if (!sink_reduces(s)) continue;
-        s->depth = nest_depth(t, &t->k->types.at[s->inst->result]);
-        s->in_register = t->inner >= 0 && sink_reduces_axis(s, t->inner);
-        if (s->kind != SINK_REDUCE || reduces_nothing(t, s) || (s->in_register && !revisits(t, s))) continue;
+        if (!sink_reduces(&s->of)) continue;
+        s->depth = nest_depth(t, &t->k->types.at[s->of.inst->result]);
+        s->in_register = t->inner >= 0 && sink_reduces_axis(&s->of, t->inner);
+        if (s->of.kind != SINK_REDUCE || reduces_nothing(t, s) || (s->in_register && !revisits(t, s))) continue;
         const DType type = accumulator_type(t, s);
-        LLVMValueRef zero = emit_identity(t->e, s->inst->op, type);
-        fill(t->ke, s->storage, type == DT_BOOL ? emit_to_memory(t->e, type, zero) : zero);
+        LLVMValueRef zero = emit_identity(t->e, s->of.inst->op, type);
+        fill(t->ke, s->of.storage, type == DT_BOOL ? emit_to_memory(t->e, type, zero) : zero);
     }
 }
 
@@ -72,11 +64,11 @@ static LLVMValueRef accumulator(Nest *t, const Sink *s, int width) {
 void nest_reduce_begin(Nest *t, int depth, int n, Sink *sinks) {
     for (int i = 0; i < n; i++) {
         Sink *s = &sinks[i];
-        if (!sink_reduces(s) || !s->in_register || s->depth != depth) continue;
-        s->place = nest_storage_place(t, s->storage).pointer;
+        if (!sink_reduces(&s->of) || !s->in_register || s->depth != depth) continue;
+        s->place = nest_storage_place(t, s->of.storage).pointer;
         nest_position(t, depth);
         s->acc = accumulator(t, s, t->width);
-        s->acc_lane = t->width && !t->ke->masks ? accumulator(t, s, 0) : NULL;
+        s->acc_lane = t->width && !t->ke->plan->machine->masks ? accumulator(t, s, 0) : NULL;
     }
 }
 
@@ -88,7 +80,7 @@ void nest_reduce_finish(Nest *t, int depth, int width, int n, Sink *sinks) {
     const Emit *e = t->e;
     for (int i = 0; i < n; i++) {
         Sink *s = &sinks[i];
-        if (!sink_reduces(s) || !s->in_register || s->depth != depth) continue;
+        if (!sink_reduces(&s->of) || !s->in_register || s->depth != depth) continue;
         const DType type = accumulator_type(t, s);
         LLVMValueRef v = emit_horizontal(e, reduce_op(s), type, load_acc(t, s, s->acc, width));
         if (s->acc_lane) v = emit_combine(e, reduce_op(s), type, v, load_acc(t, s, s->acc_lane, 0));
@@ -103,10 +95,10 @@ void nest_reduce_finish(Nest *t, int depth, int width, int n, Sink *sinks) {
 
 static LLVMValueRef one_step(Nest *t, const Sink *s, LLVMValueRef acc) {
     const DType type = accumulator_type(t, s);
-    LLVMValueRef x = nest_value(t, s->inst->in[0]), y = s->kind == SINK_DOT ? nest_value(t, s->inst->in[1]) : NULL;
+    LLVMValueRef x = nest_value(t, s->of.inst->in[0]), y = s->of.kind == SINK_DOT ? nest_value(t, s->of.inst->in[1]) : NULL;
     nest_position(t, t->n);
-    if (!y) return emit_combine(t->e, s->inst->op, type, acc, x);
-    const DType from = t->k->types.at[s->inst->in[0]].dtype;
+    if (!y) return emit_combine(t->e, s->of.inst->op, type, acc, x);
+    const DType from = t->k->types.at[s->of.inst->in[0]].dtype;
     if (from != type) {
         x = emit_element(t->e, OP_CAST, type, from, 1, &x);
         y = emit_element(t->e, OP_CAST, type, from, 1, &y);
@@ -128,10 +120,10 @@ void nest_reduce_in_memory(Nest *t, Sink *s) {
     const Emit *e = t->e;
     const DType type = accumulator_type(t, s);
     if (reduces_nothing(t, s)) {
-        s->computed = nest_value(t, s->inst->in[0]);
+        s->computed = nest_value(t, s->of.inst->in[0]);
         return;
     }
-    const Place p = nest_storage_place(t, s->storage);
+    const Place p = nest_storage_place(t, s->of.storage);
     nest_position(t, t->n);
     LLVMValueRef old = nest_read(t, p, storage_type(e, type), p.vector && !p.contiguous ? t->mask : NULL);
     s->computed = one_step(t, s, type == DT_BOOL ? emit_from_memory(e, type, old) : old);

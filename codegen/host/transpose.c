@@ -33,8 +33,8 @@ static bool find_axes(Transpose *t) {
 }
 
 static bool find_transpose(Transpose *t, KernelEmit *ke, const TileType *axes, int n, Sink *sinks) {
-    if (n != 1 || sinks[0].kind != SINK_STORE || sinks[0].inst->n_in != 1) return false;
-    const Inst *store = sinks[0].inst;
+    if (n != 1 || sinks[0].of.kind != SINK_STORE || sinks[0].of.inst->n_in != 1) return false;
+    const Inst *store = sinks[0].of.inst;
     const ValueInfo *value = &ke->v->value[store->in[0]];
     if (value->kept || !value->def || value->def->kind != TI_LOAD || value->def->n_in) return false;
     const Buffer *from = &ke->k->buffers.at[value->def->buffer], *to = &ke->k->buffers.at[store->buffer];

@@ -1,7 +1,7 @@
 #!/bin/sh
 # mutants.sh [--seed S] [--count N] [--work DIR [--resume]] [--jobs J] [--all]: does the test suite notice one wrong line?
 #
-# Makes N one-line mutants of passes/ and codegen/host (mutate.c), builds each in a copy of the tree, and runs the checks of
+# Makes N one-line mutants of passes/, codegen/schedule and codegen/host (mutate.c), builds each in a copy of the tree, and runs the checks of
 # `selection` on it until one fails; J at a time, each with a tree of its own.  What does not compile, or compiles to the same
 # machine code, is no mutant, and another is drawn.  {SANITIZED} of a check is a build under ASan and UBSan, in which each arena
 # block is its own malloc: a read past the end of an array is seen there.  A mutant is noticed by numbers, where a wrong result, a verifier or a crash
@@ -148,7 +148,7 @@ mkdir -p "$work"
 [ -n "$resume" ] || rm -f "$work/results"
 cat "$work/results" >"$work/before" 2>/dev/null
 "${CC:-cc}" -O1 -D_GNU_SOURCE "$here/mutate.c" -o "$work/mutate" || exit 2
-(cd "$src" && "$work/mutate" list "$seed" $((count * 3)) $(git ls-files 'passes/*.c' 'codegen/host/*.c')) >"$work/places"
+(cd "$src" && "$work/mutate" list "$seed" $((count * 3)) $(git ls-files 'passes/*.c' 'codegen/schedule/*.c' 'codegen/host/*.c')) >"$work/places"
 n=1 workers=
 while [ $n -le "$jobs" ]; do
     worker $n &

@@ -16,6 +16,8 @@ rule_codegen_sees_no_graph() { includes '(ir/|\.\./)*graph\.h|passes/|frontend/|
 
 rule_llvm_stays_in_codegen() { includes 'llvm' ir passes frontend runtime tools; }
 
+rule_schedule_sees_no_code() { includes "[<\"]?llvm|codegen/(host|llvm|nvptx|c99|artifact|math)/" codegen/schedule; }
+
 rule_runtime_stands_alone() {
     sources runtime | xargs grep -nE '^[[:space:]]*#[[:space:]]*include[[:space:]]*"' /dev/null | grep -vE '"runtime/'
 }
@@ -111,6 +113,7 @@ rule_functions_are_short() { # at most 50 lines, of ten at most one over 20
 # A tree that breaks each rule: what its file holds.
 bad_codegen_sees_no_graph() { mkdir -p codegen/host && echo '#include "ir/graph.h"' >codegen/host/x.c; }
 bad_llvm_stays_in_codegen() { mkdir -p ir passes frontend runtime tools && echo '#include <llvm-c/Core.h>' >passes/x.c; }
+bad_schedule_sees_no_code() { mkdir -p codegen/schedule && echo "#include \"codegen/host/nest.h\"" >codegen/schedule/x.c; }
 bad_runtime_stands_alone() { mkdir -p runtime/host && echo '#include "ir/dtype.h"' >runtime/host/x.h; }
 bad_ptx_reader_sees_no_executor() {
     mkdir -p tools/ptxsim/ptx && echo '#include "tools/ptxsim/exec/exec.h"' >tools/ptxsim/ptx/x.c

@@ -2,7 +2,7 @@
  * both gradients, on every kind of processor that this machine has, in one piece and by two threads, every tensor
  * between guard pages; and on NEON, run by an emulator.  Judged by the formula itself (tests/support/form.h).  Programs
  * run as checked code too (tests/support/checked.h), which must make the same numbers: every EVERY_CHECKED-th, or all if
- * a COUNT is given.  Of every EVERY_FORCED-th program each product is made by each form of codegen/host/forms.def that fits
+ * a COUNT is given.  Of every EVERY_FORCED-th program each product is made by each form of codegen/schedule/forms.def that fits
  * it, not by the first alone, and then with schedules (HostSchedule) that are drawn: other blocks, other ways of the factors.
  *
  *   test_forms [--stop] [COUNT [SEED [FAMILY]]]   at least so many results compared; forms of one family (form_draw.c);

@@ -1,18 +1,18 @@
 /* Which products begin from zero, and where those write.
  *
- * A dot whose accumulator is zero before the loops over its sums need not read it in their first iteration, and the zeros
- * need not be written.  If all that becomes of the result is one store, the dot may write there itself. */
-#include "codegen/host/forms.h"
+ * A dot whose accumulator is zero before the loops over its sums need not read it in their first iteration, and the
+ * zeros need not be written.  If all that becomes of the result is one store, the dot may write there itself. */
+#include "codegen/schedule/forms.h"
 
 typedef struct Starts {
-    const KernelEmit *ke;
+    const KernelPlan *at;
     const FormPlans *plans;
 } Starts;
 
 static const Inst *yield_of(const Inst *i) { return i->body.at[i->body.n - 1]; }
 
 static bool used_once(const Starts *s, int value) {
-    const Values *v = s->ke->v;
+    const Values *v = s->at->v;
     int n = 0;
     for (int p = 0; p < v->at.n; p++) n += bit_get(v->value[value].uses, p);
     return n == 1;
@@ -32,11 +32,11 @@ static bool dot_sums(const Inst *dot, int axis) {
 
 /* The dot that alone reads carry c of the loop, and whose result the loop yields; through loops inside, too. */
 static FormPlan *only_dot(const Starts *s, const Inst *loop, int c) {
-    const Dim extent = s->ke->k->axes.at[loop->axis].extent;
+    const Dim extent = s->at->k->axes.at[loop->axis].extent;
     const int carry = loop->carry[c], result = yield_of(loop)->in[c];
     FormPlan *plan = NULL;
     if (loop->from || loop->to) return NULL; /* no iteration is the first one */
-    if (!dim_is_fixed(extent) || extent.bound < 1 || !used_once(s, carry) || !same_storage(s->ke->v, carry, result))
+    if (!dim_is_fixed(extent) || extent.bound < 1 || !used_once(s, carry) || !same_storage(s->at->v, carry, result))
         return NULL;
     for (int n = 0; n < loop->body.n && !plan; n++) {
         const Inst *i = loop->body.at[n];
@@ -49,13 +49,13 @@ static FormPlan *only_dot(const Starts *s, const Inst *loop, int c) {
 }
 
 static bool is_zero(const Starts *s, int value) {
-    const ValueInfo *info = &s->ke->v->value[value];
+    const ValueInfo *info = &s->at->v->value[value];
     return !info->kept && info->def->kind == TI_FULL && info->def->value == 0;
 }
 
 /* The dot's result lies in the store's buffer, contiguous along its columns, with no lane too many. */
 static bool fits_store(const FormPlan *p, const Inst *store) {
-    const Kernel *k = p->ke->k;
+    const Kernel *k = p->at->k;
     const Storage *c = form_storage(p);
     const TileType axes = sink_axes(k, store);
     int64_t coef;
@@ -67,7 +67,7 @@ static bool fits_store(const FormPlan *p, const Inst *store) {
 
 /* The store that alone reads result c of the loop, if the dot can write there instead: nothing else in its place. */
 static const Inst *store_of(const Starts *s, const Inst *loop, int c, const FormPlan *p) {
-    const Values *v = s->ke->v;
+    const Values *v = s->at->v;
     const int result = loop->results[c];
     int64_t step;
     const Inst *store = NULL;
@@ -75,15 +75,15 @@ static const Inst *store_of(const Starts *s, const Inst *loop, int c, const Form
     for (int u = 0; u < v->at.n; u++)
         if (bit_get(v->value[result].uses, u)) store = v->at.at[u].inst;
     if (!store || store->kind != TI_STORE || store->n_in != 1 || store->in[0] != result) return NULL;
-    const Buffer *b = &s->ke->k->buffers.at[store->buffer];
+    const Buffer *b = &s->at->k->buffers.at[store->buffer];
     if (b->in_place || b->dtype != DT_F32) return NULL;
     for (int u = 0; u < v->at.n; u++) {
         const Inst *i = v->at.at[u].inst;
         if (i != store && (i->kind == TI_LOAD || i->kind == TI_STORE) && i->buffer == store->buffer) return NULL;
     }
     if (!fits_store(p, store)) return NULL;
-    for (int i = 0; i < s->ke->k->axes.n; i++)
-        if (!access_affine(s->ke->k, store, i, &step)) return NULL;
+    for (int i = 0; i < s->at->k->axes.n; i++)
+        if (!access_affine(s->at->k, store, i, &step)) return NULL;
     return store;
 }
 
@@ -101,10 +101,10 @@ static void find(const Starts *s, const Block *b) {
     }
 }
 
-void form_find_starts(FormPlans *plans, const KernelEmit *ke) {
-    const Starts s = {ke, plans};
+void form_find_starts(FormPlans *plans, const KernelPlan *at) {
+    const Starts s = {at, plans};
     for (int i = 0; i < plans->of.n; i++) plans->of.at[i]->s.start = START_ADDS;
-    find(&s, &ke->k->body);
+    find(&s, &at->k->body);
     for (int i = 0; i < plans->of.n; i++) {
         const FormPlan *p = plans->of.at[i];
         if (p->dot->host.start && p->dot->host.start != p->s.start) plans->no = p->dot;

@@ -1,19 +1,18 @@
 /* How a product of tiles is made: decided once, before its code is, from the Tile IR and the machine alone. */
-#ifndef FUSEC_CODEGEN_HOST_FORMS_H
-#define FUSEC_CODEGEN_HOST_FORMS_H
-#include "codegen/host/kernel.h"
+#ifndef FUSEC_CODEGEN_SCHEDULE_FORMS_H
+#define FUSEC_CODEGEN_SCHEDULE_FORMS_H
+#include "codegen/schedule/schedule.h"
 #include "ir/host_work.h"
 
 typedef enum HostForm {
 #define FORM(e, text, plan, choose, emit) FORM_##e,
-#include "codegen/host/forms.def"
+#include "codegen/schedule/forms.def"
 #undef FORM
     N_HOST_FORMS
 } HostForm;
 
 typedef struct FormPlan {
-    KernelEmit *ke;
-    const HostMachine *machine;
+    const KernelPlan *at;
     const Inst *dot;
     int storage; /* of C */
     HostForm form;
@@ -32,7 +31,7 @@ typedef struct FormPlan {
 } FormPlan;
 
 /* The form that the dot is `by`, or else the cheapest; NULL: that form does not fit. */
-FormPlan *form_choose(KernelEmit *ke, const Inst *dot, int storage, const HostMachine *m);
+FormPlan *form_choose(const KernelPlan *at, const Inst *dot, int storage);
 
 /* The plans of a kernel's dots, in the order of its text. */
 typedef struct FormPlans {
@@ -40,17 +39,14 @@ typedef struct FormPlans {
     const Inst *no; /* a dot that cannot be made as it says; NULL: all can */
 } FormPlans;
 /* Whole plans: of which nothing is left to be decided. */
-FormPlans form_plan_all(KernelEmit *ke, const HostMachine *m);
+FormPlans form_plan_all(const KernelPlan *at);
 /* starts.c: which dots begin from zero, and where those write. */
-void form_find_starts(FormPlans *plans, const KernelEmit *ke);
-void form_emit(const FormPlan *p, const DotResult *to);
+void form_find_starts(FormPlans *plans, const KernelPlan *at);
 
-/* The same where no code is made. */
-FormPlans form_products(Arena *a, const Kernel *k, const HostMachine *m);
 /* Writes into each dot how it is made: form, blocks, ways of the factors, start. */
 void form_schedule(Arena *a, Kernel *k, const HostMachine *m);
 /* Bit By: the forms that fit, in whatever order they stand. */
-unsigned form_fits(KernelEmit *ke, const Inst *dot, int storage, const HostMachine *m);
+unsigned form_fits(const FormPlan *p);
 static inline By form_by(HostForm f) { return (By)(BY_WINDOW + (int)f); }
 const char *host_form_text(HostForm f);
 
@@ -70,7 +66,7 @@ static inline bool form_way(FactorWay *field, FactorWay chosen, unsigned allowed
     return allowed >> *field & 1;
 }
 
-static inline const Storage *form_storage(const FormPlan *p) { return &p->ke->v->storage.at[p->storage]; }
+static inline const Storage *form_storage(const FormPlan *p) { return &p->at->v->storage.at[p->storage]; }
 
 /* The roles of the axes of a matrix product: rows are X's and C's, columns Y's and C's trailing ones, sums of both
  * factors. */
@@ -82,9 +78,8 @@ const char *form_matrix_roles(const FormPlan *p, MatrixRoles *r); /* NULL, or wh
 
 #define FORM(e, text, plan, choose, emit) \
     bool plan(FormPlan *p);               \
-    bool choose(FormPlan *p);             \
-    void emit(const FormPlan *p, const DotResult *to);
-#include "codegen/host/forms.def"
+    bool choose(FormPlan *p);
+#include "codegen/schedule/forms.def"
 #undef FORM
 
 #endif

@@ -1,5 +1,5 @@
 /* How a kept value lies in memory, and which values share it; see values.h.  Its constants are from `./dev bench gemm`. */
-#include "codegen/host/values_internal.h"
+#include "codegen/schedule/values_internal.h"
 
 /* ---- storage ----------------------------------------------------------------------------------------------------- */
 void values_count_votes(Values *v) {

@@ -1,5 +1,5 @@
 /* See values.h for the rules. */
-#include "codegen/host/values_internal.h"
+#include "codegen/schedule/values_internal.h"
 #include "ir/tile_flat.h"
 #include <string.h>
 

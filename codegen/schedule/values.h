@@ -17,8 +17,8 @@
  * accumulator and result; an if's start and result; where the older value has no later use.
  *
  * An axis of step 1 that cannot be empty has one lane and is left out of nests and storage (TRIVIAL). */
-#ifndef FUSEC_CODEGEN_HOST_VALUES_H
-#define FUSEC_CODEGEN_HOST_VALUES_H
+#ifndef FUSEC_CODEGEN_SCHEDULE_VALUES_H
+#define FUSEC_CODEGEN_SCHEDULE_VALUES_H
 #include "ir/tile.h"
 
 enum { STACK_BYTES = 256 << 10, KEEP_COST = 8 };

@@ -1,5 +1,5 @@
-/* Where a window lies, and how its box is packed; see window.h.  Its constants are from `./dev bench conv`. */
-#include "codegen/host/window.h"
+/* Where a window lies, and how its box is packed; see window_pack.h.  Its constants are from `./dev bench conv`. */
+#include "codegen/host/window_pack.h"
 #include "codegen/host/counter.h"
 #include <stdio.h>
 #include <string.h>
@@ -25,19 +25,11 @@ static LLVMValueRef index_at(KernelEmit *ke, const Index *x, const LLVMValueRef 
     return emit_index(ke->e, &s, x);
 }
 
-static bool is_upper(const Range *r) { return r->op == OP_LT || r->op == OP_LE; }
-
 LLVMValueRef range_slack(KernelEmit *ke, const Range *r, const LLVMValueRef *lane) {
     const Emit *e = ke->e;
     LLVMValueRef x = index_at(ke, r->x, lane), bound = index_at(ke, r->bound, NULL);
-    LLVMValueRef slack = is_upper(r) ? LLVMBuildSub(e->b, bound, x, "") : LLVMBuildSub(e->b, x, bound, "");
+    LLVMValueRef slack = range_is_upper(r) ? LLVMBuildSub(e->b, bound, x, "") : LLVMBuildSub(e->b, x, bound, "");
     return r->op == OP_LT || r->op == OP_GT ? LLVMBuildSub(e->b, slack, emit_i64(e, 1), "") : slack;
-}
-
-int64_t range_slope(const Kernel *k, const Range *r, int axis) {
-    int64_t coef = 0;
-    index_affine_in(k, r->x, axis, &coef);
-    return is_upper(r) ? -coef : coef;
 }
 
 LLVMValueRef window_subscript(KernelEmit *ke, const Window *w, int d, const LLVMValueRef *lane) {
@@ -49,27 +41,13 @@ void window_limits(KernelEmit *ke, const Window *w, int d, LLVMValueRef *lo, LLV
     *lo = *end = NULL;
     for (int i = 0; i < w->n_ranges; i++) {
         const Range *r = &w->range[i];
-        const bool below = is_upper(r);
+        const bool below = range_is_upper(r);
         LLVMValueRef *place = below ? end : lo, bound = index_at(ke, r->bound, NULL);
         if (!index_equal(w->subscript[d], r->x)) continue;
         if (r->op == OP_LE || r->op == OP_GT) bound = LLVMBuildAdd(e->b, bound, emit_i64(e, 1), "");
         LLVMValueRef both[2] = {*place, bound};
         *place = *place ? emit_intrinsic(e, below ? "llvm.smin" : "llvm.smax", 2, both) : bound;
     }
-}
-
-WindowLimits window_known_limits(const Window *w, int d) {
-    WindowLimits l = {.known = {true, true}};
-    for (int i = 0; i < w->n_ranges; i++) {
-        const Range *r = &w->range[i];
-        const bool upper = is_upper(r);
-        if (!index_equal(w->subscript[d], r->x)) continue;
-        const int64_t at = r->bound->c + (r->op == OP_LE || r->op == OP_GT);
-        if (!l.any[upper] || (upper ? at < l.at[upper] : at > l.at[upper])) l.at[upper] = at;
-        l.any[upper] = true;
-        l.known[upper] &= r->bound->n == 0;
-    }
-    return l;
 }
 
 /* ---- in place ---------------------------------------------------------------------------------------------------- */
@@ -93,8 +71,7 @@ enum { MOST_UNIT = 256 }; /* elements that are copied by unrolled vectors */
 typedef struct Box {
     KernelEmit *ke;
     const Window *w;
-    const HostMachine *m;
-    int64_t extent[MAX_WINDOW], stride[MAX_WINDOW];
+    WindowBox of;
     LLVMValueRef first[MAX_WINDOW], length[MAX_WINDOW]; /* subscripts of existing lanes: first, and how many */
     LLVMValueRef lo[MAX_WINDOW], hi[MAX_WINDOW];        /* those that hold numbers; NULL: all */
     LLVMValueRef memory;
@@ -102,44 +79,6 @@ typedef struct Box {
     int64_t unit;                 /* elements per step of dim `run`, contiguous */
     int64_t pitch_to, pitch_from; /* between those steps */
 } Box;
-
-static int64_t box_extent(const Kernel *k, const Window *w, int d) {
-    int64_t n = 1;
-    for (int a = 0; a < k->axes.n; a++)
-        n += (w->coef[d][a] < 0 ? -w->coef[d][a] : w->coef[d][a]) * (k->axes.at[a].step - 1);
-    return w->pairs && d == w->rank - 1 ? (n + 1) / 2 : n;
-}
-
-/* Extents and strides.  Rows of elements whose distance is a multiple of 1 KiB would share cache sets: they are kept
- * apart. */
-static void box_shape(const Kernel *k, Box *b) {
-    enum { SETS_BYTES = 1024, APART = 16 };
-    int64_t next = 1;
-    for (int d = b->w->rank - 1; d >= 0; d--) {
-        b->extent[d] = box_extent(k, b->w, d);
-        b->stride[d] = next;
-        next *= b->extent[d];
-        if (d == b->w->rank - 1 && next * 4 % SETS_BYTES == 0) next += APART;
-    }
-}
-
-static void lane_strides(const Kernel *k, const Box *b, int64_t stride[MAX_AXES]) {
-    for (int a = 0; a < k->axes.n; a++) stride[a] = 0;
-    for (int d = 0; d < b->w->rank; d++)
-        for (int a = 0; a < k->axes.n; a++) stride[a] += b->w->coef[d][a] * b->stride[d];
-}
-
-void window_strides(const Kernel *k, const Window *w, int64_t stride[MAX_AXES]) {
-    Box b = {.w = w};
-    box_shape(k, &b);
-    lane_strides(k, &b, stride);
-}
-
-int64_t window_elements(const Kernel *k, const Window *w, int vector) {
-    Box b = {.w = w};
-    box_shape(k, &b);
-    return b.stride[0] * b.extent[0] + 2 * vector;
-}
 
 static bool whole_axes(const Box *b, int d) {
     const Kernel *k = b->ke->k;
@@ -158,11 +97,11 @@ static void find_run(Box *b) {
     b->run = last;
     b->unit = b->pitch_to = b->pitch_from = 1;
     if (last == 0 || b->lo[last] || b->hi[last] || !whole_axes(b, last)) return;
-    const bool stretch = b->stride[last - 1] == b->extent[last] && from[last - 1] == b->extent[last];
-    if (b->extent[last] > MOST_UNIT && !stretch) return;
+    const bool stretch = b->of.stride[last - 1] == b->of.extent[last] && from[last - 1] == b->of.extent[last];
+    if (b->of.extent[last] > MOST_UNIT && !stretch) return;
     b->run = last - 1;
-    b->unit = b->extent[last];
-    b->pitch_to = b->stride[last - 1];
+    b->unit = b->of.extent[last];
+    b->pitch_to = b->of.stride[last - 1];
     b->pitch_from = from[last - 1];
 }
 
@@ -182,7 +121,7 @@ static LLVMValueRef find_box(Box *b) {
             b->length[d] = LLVMBuildAdd(e->b, b->length[d], reach, "");
             if (c > 0) continue;
             b->first[d] = LLVMBuildSub(e->b, b->first[d], reach, "");
-            origin = LLVMBuildAdd(e->b, origin, LLVMBuildMul(e->b, reach, emit_i64(e, b->stride[d]), ""), "");
+            origin = LLVMBuildAdd(e->b, origin, LLVMBuildMul(e->b, reach, emit_i64(e, b->of.stride[d]), ""), "");
         }
         if (!b->w->pairs || d < b->w->rank - 1) continue;
         b->first[d] = LLVMBuildLShr(e->b, b->first[d], emit_i64(e, 1), "");
@@ -232,7 +171,7 @@ static LLVMValueRef times(const Emit *e, LLVMValueRef x, int64_t by) {
 
 static void zeros(const Run *r, LLVMValueRef to, LLVMValueRef steps) {
     const Emit *e = r->e;
-    const int lanes = r->b->m->vector;
+    const int lanes = r->b->ke->v->vector;
     LLVMTypeRef vector = LLVMVectorType(e->f32, (unsigned)lanes);
     LLVMValueRef end = times(e, steps, r->b->pitch_to);
     const RunLoop l = run_open(r, emit_i64(e, 0), end);
@@ -250,7 +189,7 @@ static void move(const Run *r, LLVMValueRef to, LLVMValueRef from, LLVMTypeRef t
 /* One stretch of `end` elements. */
 static void copy_stretch(const Run *r, LLVMValueRef to, LLVMValueRef from, LLVMValueRef end) {
     const Emit *e = r->e;
-    const int lanes = r->b->m->vector;
+    const int lanes = r->b->ke->v->vector;
     LLVMValueRef whole = LLVMBuildAnd(e->b, end, emit_i64(e, -lanes), "");
     const RunLoop vectors = run_open(r, emit_i64(e, 0), whole);
     move(r, emit_f32_at(e, to, vectors.i), emit_f32_at(e, from, vectors.i), LLVMVectorType(e->f32, (unsigned)lanes));
@@ -263,7 +202,7 @@ static void copy_stretch(const Run *r, LLVMValueRef to, LLVMValueRef from, LLVMV
 /* Units one by one, each unrolled. */
 static void copy_units(const Run *r, LLVMValueRef to, LLVMValueRef from, LLVMValueRef count) {
     const Emit *e = r->e;
-    const int lanes = r->b->m->vector;
+    const int lanes = r->b->ke->v->vector;
     const RunLoop l = run_open(r, emit_i64(e, 0), count);
     LLVMValueRef a = emit_f32_at(e, to, times(e, l.i, r->b->pitch_to)),
                  b = emit_f32_at(e, from, times(e, l.i, r->b->pitch_from));
@@ -345,21 +284,21 @@ static void pack_dim(const Box *b, int d, LLVMValueRef from, LLVMValueRef to, LL
     if (b->hi[d]) inside = LLVMBuildAnd(e->b, inside, LLVMBuildICmp(e->b, LLVMIntSLT, x, b->hi[d], ""), "");
     const int64_t stride = b->w->pitch[d];
     LLVMValueRef next_from = LLVMBuildAdd(e->b, from, LLVMBuildMul(e->b, x, emit_i64(e, stride), ""), "");
-    LLVMValueRef next_to = LLVMBuildAdd(e->b, to, LLVMBuildMul(e->b, c.i, emit_i64(e, b->stride[d]), ""), "");
+    LLVMValueRef next_to = LLVMBuildAdd(e->b, to, LLVMBuildMul(e->b, c.i, emit_i64(e, b->of.stride[d]), ""), "");
     pack_dim(b, d + 1, next_from, next_to, inside);
     counter_close(b->ke, &c);
 }
 
-WindowPlace window_pack(KernelEmit *ke, const Window *w, LLVMValueRef memory, const HostMachine *m) {
+WindowPlace window_pack(KernelEmit *ke, const Window *w) {
     const Emit *e = ke->e;
-    Box b = {.ke = ke, .w = w, .m = m, .memory = memory};
+    Box b = {.ke = ke, .w = w, .of = window_box(ke->k, w)};
     WindowPlace p = {0};
-    box_shape(ke->k, &b);
+    b.memory = nest_alloca(ke, e->f32, window_elements(ke->plan, w));
     LLVMValueRef origin = find_box(&b);
     for (int d = 0; d < w->rank; d++) window_limits(ke, w, d, &b.lo[d], &b.hi[d]);
     find_run(&b);
-    lane_strides(ke->k, &b, p.stride);
+    window_strides(ke->k, w, p.stride);
     pack_dim(&b, 0, emit_i64(e, w->offset), emit_i64(e, 0), LLVMConstInt(e->i1, 1, false));
-    p.origin = emit_f32_at(e, memory, origin);
+    p.origin = emit_f32_at(e, b.memory, origin);
     return p;
 }

@@ -1,19 +1,18 @@
 /* Which form a product takes, and plain loops, which take them all. */
-#include "codegen/host/forms.h"
+#include "codegen/schedule/forms.h"
 
 static const struct {
     const char *text;
     bool (*plan)(FormPlan *p), (*choose)(FormPlan *p);
-    void (*emit)(const FormPlan *p, const DotResult *to);
 } form[] = {
-#define FORM(e, text, plan, choose, emit) {text, plan, choose, emit},
-#include "codegen/host/forms.def"
+#define FORM(e, text, plan, choose, emit) {text, plan, choose},
+#include "codegen/schedule/forms.def"
 #undef FORM
 };
 
 #define FORM(e, text, plan, choose, emit) \
     _Static_assert((int)BY_##e == BY_WINDOW + FORM_##e, "By has the forms in their order");
-#include "codegen/host/forms.def"
+#include "codegen/schedule/forms.def"
 #undef FORM
 
 const char *host_form_text(HostForm f) { return form[f].text; }
@@ -25,45 +24,43 @@ bool form_refuse(FormPlan *p, const char *why) {
 
 bool form_sums_at_once(const FormPlan *p) {
     for (int o = 0; o < p->dot->n_over; o++) {
-        const Axis *x = &p->ke->k->axes.at[p->dot->over[o]];
+        const Axis *x = &p->at->k->axes.at[p->dot->over[o]];
         if (x->extent.bound > x->step) return false;
     }
     return true;
 }
 
 /* The form, if it fits. */
-static FormPlan *plan_by(KernelEmit *ke, const Inst *dot, int storage, const HostMachine *m, HostForm f) {
-    FormPlan *p = ARENA_NEW(ke->arena, FormPlan);
-    *p = (FormPlan){.ke = ke, .dot = dot, .storage = storage, .machine = m, .form = f, .s = dot->host};
+static FormPlan *plan_by(const KernelPlan *at, const Inst *dot, int storage, HostForm f) {
+    FormPlan *p = ARENA_NEW(at->arena, FormPlan);
+    *p = (FormPlan){.at = at, .dot = dot, .storage = storage, .form = f, .s = dot->host};
     p->fits = form[f].plan(p);
     return p;
 }
 
-FormPlan *form_choose(KernelEmit *ke, const Inst *dot, int storage, const HostMachine *m) {
+FormPlan *form_choose(const KernelPlan *at, const Inst *dot, int storage) {
     const double MARGIN = 0.9; /* one that stands behind has to be faster by more than the model knows */
     FormPlan *of[N_HOST_FORMS], *best = NULL;
     if (by_is_host_form(dot->by)) {
-        best = plan_by(ke, dot, storage, m, (HostForm)(dot->by - BY_WINDOW));
+        best = plan_by(at, dot, storage, (HostForm)(dot->by - BY_WINDOW));
         return host_schedule_is_of(dot->by, &dot->host) && best->fits ? best : NULL;
     }
     for (int f = 0; f < N_HOST_FORMS; f++) {
-        of[f] = plan_by(ke, dot, storage, m, (HostForm)f);
+        of[f] = plan_by(at, dot, storage, (HostForm)f);
         const bool faster = !best || host_cycles(of[f]->work) < MARGIN * host_cycles(best->work);
         if (of[f]->fits && faster) best = of[f];
     }
     for (int f = 0; f < (int)best->form; f++)
         best->why[f] = !of[f]->fits ? of[f]->why[f]
-                                    : arena_printf(ke->arena, "it would take %.1f times as long",
+                                    : arena_printf(at->arena, "it would take %.1f times as long",
                                                    host_cycles(of[f]->work) / host_cycles(best->work));
     return best;
 }
 
-unsigned form_fits(KernelEmit *ke, const Inst *dot, int storage, const HostMachine *m) {
+unsigned form_fits(const FormPlan *p) {
     unsigned bits = 0;
-    for (int f = 0; f < N_HOST_FORMS; f++) {
-        const FormPlan *p = plan_by(ke, dot, storage, m, (HostForm)f);
-        if (p->fits) bits |= 1u << form_by(p->form);
-    }
+    for (int f = 0; f < N_HOST_FORMS; f++)
+        if (plan_by(p->at, p->dot, p->storage, (HostForm)f)->fits) bits |= 1u << form_by((HostForm)f);
     return bits;
 }
 
@@ -71,8 +68,6 @@ bool form_is_chosen(FormPlan *p) {
     (void)p;
     return true;
 }
-
-void form_emit(const FormPlan *p, const DotResult *to) { form[p->form].emit(p, to); }
 
 /* ---- roles ------------------------------------------------------------------------------------------------------- */
 /* Keeps the axes increasing. */
@@ -83,7 +78,7 @@ static void add_axis(TileType *t, int axis) {
 }
 
 const char *form_matrix_roles(const FormPlan *p, MatrixRoles *r) {
-    const Kernel *k = p->ke->k;
+    const Kernel *k = p->at->k;
     const Storage *c = form_storage(p);
     const TileType *a = &k->types.at[p->dot->in[0]], *b = &k->types.at[p->dot->in[1]];
     if (c->n_columns == 0) return "its result has no columns";
@@ -115,59 +110,44 @@ static double lanes_of(const Kernel *k, const TileType *t) {
 
 /* Each step loads both factors and a result, and stores it. */
 bool loops_plan(FormPlan *p) {
-    const Kernel *k = p->ke->k;
+    const Kernel *k = p->at->k;
     const TileType *x = &k->types.at[p->dot->in[0]], *y = &k->types.at[p->dot->in[1]];
     double sums = 1;
     for (int i = 0; i < p->dot->n_over; i++) sums *= k->axes.at[p->dot->over[i]].step;
-    const double products = sums * (double)form_storage(p)->elements / p->machine->vector;
+    const double products = sums * (double)form_storage(p)->elements / p->at->machine->vector;
     p->work = (HostWork){.products = products,
                          .loads = 4 * products,
-                         .read = (lanes_of(k, x) + lanes_of(k, y)) / p->machine->vector};
+                         .read = (lanes_of(k, x) + lanes_of(k, y)) / p->at->machine->vector};
     return true;
 }
 
-void loops_emit(const FormPlan *p, const DotResult *to) {
-    const Kernel *k = p->ke->k;
-    TileType axes = tile_type_union(k->types.at[p->dot->in[0]], k->types.at[p->dot->in[1]]);
-    axes = tile_type_union(axes, k->types.at[p->dot->result]);
-    Sink sink = {.kind = SINK_DOT, .inst = p->dot, .value = -1, .storage = p->storage};
-    (void)to; /* it does not start */
-    nest_emit(p->ke, &axes, 1, &sink);
+/* ---- all of a kernel --------------------------------------------------------------------------------------------- */
+KernelPlan kernel_plan(Arena *a, const Kernel *k, const HostMachine *m) {
+    const KernelPlan kp = {.k = k, .machine = m, .v = ARENA_NEW(a, Values), .arena = a};
+    values_plan(kp.v, a, k, m->vector);
+    return kp;
 }
 
-/* ---- all of a kernel --------------------------------------------------------------------------------------------- */
-static void plan_block(KernelEmit *ke, const HostMachine *m, const Block *b, FormPlans *plans) {
+static void plan_block(const KernelPlan *at, const Block *b, FormPlans *plans) {
     for (int n = 0; n < b->n; n++) {
         const Inst *i = b->at[n];
-        plan_block(ke, m, &i->body, plans);
+        plan_block(at, &i->body, plans);
         if (i->kind != TI_DOT) continue;
-        FormPlan *p = form_choose(ke, i, ke->v->value[i->result].storage, m);
+        FormPlan *p = form_choose(at, i, at->v->value[i->result].storage);
         if (!p) plans->no = i;
-        if (p) vec_push(ke->arena, plans->of, p);
+        if (p) vec_push(at->arena, plans->of, p);
     }
 }
 
-FormPlans form_plan_all(KernelEmit *ke, const HostMachine *m) {
+FormPlans form_plan_all(const KernelPlan *at) {
     FormPlans plans = {.no = NULL};
-    plan_block(ke, m, &ke->k->body, &plans);
-    form_find_starts(&plans, ke);
+    plan_block(at, &at->k->body, &plans);
+    form_find_starts(&plans, at);
     for (int i = 0; i < plans.of.n; i++) {
         FormPlan *p = plans.of.at[i];
         if (!form[p->form].choose(p)) plans.no = p->dot;
     }
     return plans;
-}
-
-static KernelEmit *without_code(Arena *a, const Kernel *k, const HostMachine *m) {
-    Values *v = ARENA_NEW(a, Values);
-    KernelEmit *ke = ARENA_NEW(a, KernelEmit);
-    *ke = (KernelEmit){.k = k, .v = v, .arena = a, .masks = m->masks};
-    values_plan(v, a, k, m->vector);
-    return ke;
-}
-
-FormPlans form_products(Arena *a, const Kernel *k, const HostMachine *m) {
-    return form_plan_all(without_code(a, k, m), m);
 }
 
 static void undecide(const Block *b) {
@@ -189,7 +169,8 @@ static void decide(const Block *b, FormPlan *const **next) {
 
 void form_schedule(Arena *a, Kernel *k, const HostMachine *m) {
     undecide(&k->body);
-    const FormPlans plans = form_plan_all(without_code(a, k, m), m);
+    const KernelPlan at = kernel_plan(a, k, m);
+    const FormPlans plans = form_plan_all(&at);
     FormPlan *const *next = plans.of.at;
     decide(&k->body, &next);
 }

@@ -1,7 +1,7 @@
 /* Between values.c, which finds what is kept and what is evaluated together, and values_storage.c. */
-#ifndef FUSEC_CODEGEN_HOST_VALUES_INTERNAL_H
-#define FUSEC_CODEGEN_HOST_VALUES_INTERNAL_H
-#include "codegen/host/values.h"
+#ifndef FUSEC_CODEGEN_SCHEDULE_VALUES_INTERNAL_H
+#define FUSEC_CODEGEN_SCHEDULE_VALUES_INTERNAL_H
+#include "codegen/schedule/values.h"
 
 TileType only_nontrivial(const Kernel *k, TileType t);
 bool same_axes(TileType a, TileType b);

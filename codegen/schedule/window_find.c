@@ -1,5 +1,5 @@
 /* Which loads go through a window; see window.h.  Its constants are from `./dev bench conv`. */
-#include "codegen/host/window.h"
+#include "codegen/schedule/window.h"
 #include <string.h>
 
 static bool is_affine(const Index *x) {
@@ -17,18 +17,18 @@ static bool is_uniform(const Index *x) {
 static bool is_comparison(Op op) { return op == OP_LT || op == OP_LE || op == OP_GT || op == OP_GE; }
 
 /* The index expression that a value is; NULL: none. */
-static const Index *index_of(const KernelEmit *ke, int value) {
-    const Inst *i = ke->v->value[value].def;
+static const Index *index_of(const KernelPlan *kp, int value) {
+    const Inst *i = kp->v->value[value].def;
     if (i->kind == TI_INDEX) return i->index[0];
-    return i->kind == TI_CONST ? index_const(ke->arena, (int64_t)i->value) : NULL;
+    return i->kind == TI_CONST ? index_const(kp->arena, (int64_t)i->value) : NULL;
 }
 
-static bool add_ranges(const KernelEmit *ke, int value, Window *w) {
-    const Inst *i = ke->v->value[value].def;
+static bool add_ranges(const KernelPlan *kp, int value, Window *w) {
+    const Inst *i = kp->v->value[value].def;
     if (i->kind != TI_ELEMENT) return false;
-    if (i->op == OP_AND) return add_ranges(ke, i->in[0], w) && add_ranges(ke, i->in[1], w);
-    if (!is_comparison(i->op) || ke->k->types.at[i->in[0]].dtype != DT_I32 || w->n_ranges == MAX_RANGES) return false;
-    const Index *x = index_of(ke, i->in[0]), *bound = index_of(ke, i->in[1]);
+    if (i->op == OP_AND) return add_ranges(kp, i->in[0], w) && add_ranges(kp, i->in[1], w);
+    if (!is_comparison(i->op) || kp->k->types.at[i->in[0]].dtype != DT_I32 || w->n_ranges == MAX_RANGES) return false;
+    const Index *x = index_of(kp, i->in[0]), *bound = index_of(kp, i->in[1]);
     if (!x || !bound || !is_affine(x) || !is_uniform(bound)) return false;
     w->range[w->n_ranges++] = (Range){x, bound, i->op};
     return true;
@@ -42,7 +42,7 @@ static int subscript_of(const Window *w, const Range *r) {
 
 /* ---- subscripts -------------------------------------------------------------------------------------------------- */
 /* By falling pitch. */
-static bool add_subscript(const KernelEmit *ke, Window *w, const Index *x, int64_t pitch) {
+static bool add_subscript(const KernelPlan *kp, Window *w, const Index *x, int64_t pitch) {
     if (w->rank == MAX_WINDOW || pitch <= 0) return false;
     int at = w->rank++;
     for (; at > 0 && w->pitch[at - 1] < pitch; at--) {
@@ -52,7 +52,7 @@ static bool add_subscript(const KernelEmit *ke, Window *w, const Index *x, int64
     }
     w->subscript[at] = x;
     w->pitch[at] = pitch;
-    for (int a = 0; a < ke->k->axes.n; a++) index_affine_in(ke->k, x, a, &w->coef[at][a]);
+    for (int a = 0; a < kp->k->axes.n; a++) index_affine_in(kp->k, x, a, &w->coef[at][a]);
     return true;
 }
 
@@ -72,76 +72,76 @@ static Linear linear_of(const Index *x) {
 }
 
 /* x is a multiple of the range's expression in all of that one's axes: takes it out. */
-static bool take_range(const KernelEmit *ke, Window *w, const Range *r, Linear *x, int64_t stride) {
+static bool take_range(const KernelPlan *kp, Window *w, const Range *r, Linear *x, int64_t stride) {
     const Linear e = linear_of(r->x);
     int64_t times = 0;
-    for (int a = 0; a < ke->k->axes.n; a++) {
+    for (int a = 0; a < kp->k->axes.n; a++) {
         if (!e.coef[a]) continue;
         if (times == 0) times = x->coef[a] / e.coef[a];
         if (times == 0 || x->coef[a] != times * e.coef[a]) return false;
     }
     if (times == 0 || e.symbols) return false;
-    for (int a = 0; a < ke->k->axes.n; a++)
+    for (int a = 0; a < kp->k->axes.n; a++)
         if (e.coef[a]) x->coef[a] = 0;
     x->c -= times * e.c;
-    return add_subscript(ke, w, r->x, times * stride);
+    return add_subscript(kp, w, r->x, times * stride);
 }
 
 static int64_t magnitude(int64_t x) { return x < 0 ? -x : x; }
 
 /* The axes that are left, those of steps that are alike together: any grouping is right, a good one makes a small box.
  */
-static bool take_rest(const KernelEmit *ke, Window *w, Linear *x, int64_t stride) {
+static bool take_rest(const KernelPlan *kp, Window *w, Linear *x, int64_t stride) {
     enum { ALIKE = 8 };
     for (;;) {
         int64_t unit = 0;
         Term term[MAX_AXES];
         int n = 0;
-        for (int a = 0; a < ke->k->axes.n; a++)
+        for (int a = 0; a < kp->k->axes.n; a++)
             if (x->coef[a] && (unit == 0 || magnitude(x->coef[a]) < unit)) unit = magnitude(x->coef[a]);
         if (unit == 0) return true;
-        for (int a = 0; a < ke->k->axes.n; a++) {
+        for (int a = 0; a < kp->k->axes.n; a++) {
             if (!x->coef[a] || x->coef[a] % unit || magnitude(x->coef[a]) > ALIKE * unit) continue;
             term[n++] = (Term){x->coef[a] / unit, {.kind = ATOM_AXIS, .id = a}};
             x->coef[a] = 0;
         }
-        if (!add_subscript(ke, w, index_make(ke->arena, 0, n, term), unit * stride)) return false;
+        if (!add_subscript(kp, w, index_make(kp->arena, 0, n, term), unit * stride)) return false;
     }
 }
 
 /* A buffer's subscript stays what it is unless ranges are of parts of it. */
-static bool split_subscript(const KernelEmit *ke, Window *w, const Index *x, int64_t stride) {
+static bool split_subscript(const KernelPlan *kp, Window *w, const Index *x, int64_t stride) {
     for (int r = 0; r < w->n_ranges; r++)
-        if (index_equal(w->range[r].x, x)) return add_subscript(ke, w, x, stride);
+        if (index_equal(w->range[r].x, x)) return add_subscript(kp, w, x, stride);
     Linear l = linear_of(x);
-    if (l.symbols) return add_subscript(ke, w, x, stride);
+    if (l.symbols) return add_subscript(kp, w, x, stride);
     for (int r = 0; r < w->n_ranges; r++)
-        if (subscript_of(w, &w->range[r]) < 0) take_range(ke, w, &w->range[r], &l, stride);
+        if (subscript_of(w, &w->range[r]) < 0) take_range(kp, w, &w->range[r], &l, stride);
     w->offset += l.c * stride;
-    return take_rest(ke, w, &l, stride);
+    return take_rest(kp, w, &l, stride);
 }
 
-static bool find_subscripts(const KernelEmit *ke, Window *w) {
-    const Buffer *b = &ke->k->buffers.at[w->load->buffer];
+static bool find_subscripts(const KernelPlan *kp, Window *w) {
+    const Buffer *b = &kp->k->buffers.at[w->load->buffer];
     for (int d = 0; d < w->load->n_index; d++)
-        if (!split_subscript(ke, w, w->load->index[d], b->stride[d])) return false;
+        if (!split_subscript(kp, w, w->load->index[d], b->stride[d])) return false;
     for (int r = 0; r < w->n_ranges; r++)
         if (subscript_of(w, &w->range[r]) < 0) return false;
     return w->rank > 0 && w->pitch[w->rank - 1] == 1;
 }
 
-static bool find(const KernelEmit *ke, int value, DType dtype, bool own, Window *w) {
-    const ValueInfo *info = &ke->v->value[value];
+static bool find(const KernelPlan *kp, int value, DType dtype, bool own, Window *w) {
+    const ValueInfo *info = &kp->v->value[value];
     const Inst *i = info->def;
-    if (info->kept || !i || i->kind != TI_LOAD || ke->k->buffers.at[i->buffer].dtype != dtype) return false;
+    if (info->kept || !i || i->kind != TI_LOAD || kp->k->buffers.at[i->buffer].dtype != dtype) return false;
     *w = (Window){.load = i};
     for (int d = 0; d < i->n_index; d++)
         if (!is_affine(i->index[d])) return false;
-    if (i->n_in && (i->value != 0 || !add_ranges(ke, i->in[0], w))) return false;
-    return !own || find_subscripts(ke, w);
+    if (i->n_in && (i->value != 0 || !add_ranges(kp, i->in[0], w))) return false;
+    return !own || find_subscripts(kp, w);
 }
 
-bool window_find(const KernelEmit *ke, int value, bool own, Window *w) { return find(ke, value, DT_F32, own, w); }
+bool window_find(const KernelPlan *kp, int value, bool own, Window *w) { return find(kp, value, DT_F32, own, w); }
 
 static bool even_lanes(const Axis *a) {
     return dim_is_fixed(a->extent) && a->extent.bound % 2 == 0 && (a->step % 2 == 0 || a->step >= a->extent.bound);
@@ -153,21 +153,21 @@ static int only_axis(const Index *x) {
     return plain ? x->term[0].atom.id : -1;
 }
 
-static int converted(const KernelEmit *ke, int value) {
-    const int from = bf16_converted(ke, value);
-    return from == value ? value : converted(ke, from);
+static int converted(const KernelPlan *kp, int value) {
+    const int from = bf16_converted(kp, value);
+    return from == value ? value : converted(kp, from);
 }
 
-bool window_find_ranges(const KernelEmit *ke, int value, bool pairs, Window *w) {
-    return pairs ? find(ke, converted(ke, value), DT_BF16, false, w) : window_find(ke, value, false, w);
+bool window_find_ranges(const KernelPlan *kp, int value, bool pairs, Window *w) {
+    return pairs ? find(kp, converted(kp, value), DT_BF16, false, w) : window_find(kp, value, false, w);
 }
 
-bool window_find_pairs(const KernelEmit *ke, int value, const TileType *over, Window *w) {
+bool window_find_pairs(const KernelPlan *kp, int value, const TileType *over, Window *w) {
     enum { LEAST = 4 }; /* lanes: fewer are no smaller step than the next axis may have */
-    if (!find(ke, converted(ke, value), DT_BF16, true, w)) return false;
+    if (!find(kp, converted(kp, value), DT_BF16, true, w)) return false;
     const int last = w->rank - 1, axis = only_axis(w->subscript[last]);
-    if (axis < 0 || !tile_type_has(over, axis) || !even_lanes(&ke->k->axes.at[axis]) || w->offset % 2) return false;
-    if (ke->k->axes.at[axis].step < LEAST) return false;
+    if (axis < 0 || !tile_type_has(over, axis) || !even_lanes(&kp->k->axes.at[axis]) || w->offset % 2) return false;
+    if (kp->k->axes.at[axis].step < LEAST) return false;
     for (int r = 0; r < w->n_ranges; r++)
         if (index_equal(w->range[r].x, w->subscript[last])) return false;
     for (int d = 0; d < last; d++)

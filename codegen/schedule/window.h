@@ -3,9 +3,9 @@
  * Several axes may share a subscript, so that one element is read at many places of a tile.  A tile's window is
  * the box of elements that it reads.  Packed, it holds each of them once, with 0 where a condition fails, and every
  * lane of every axis moves through it by a constant stride: no condition is left, and nothing is copied per tap. */
-#ifndef FUSEC_CODEGEN_HOST_WINDOW_H
-#define FUSEC_CODEGEN_HOST_WINDOW_H
-#include "codegen/host/kernel.h"
+#ifndef FUSEC_CODEGEN_SCHEDULE_WINDOW_H
+#define FUSEC_CODEGEN_SCHEDULE_WINDOW_H
+#include "codegen/schedule/schedule.h"
 
 enum { MAX_RANGES = 2 * MAX_RANK };
 
@@ -32,47 +32,38 @@ typedef struct Window {
 
 /* Whether `value` is such a load, not kept, of f32, whose conditions are ranges: of subscripts if `own`, so that it
  * can be packed. */
-bool window_find(const KernelEmit *ke, int value, bool own, Window *w);
+bool window_find(const KernelPlan *kp, int value, bool own, Window *w);
 /* The conditions alone; pairs: of a load of bf16 that may be converted. */
-bool window_find_ranges(const KernelEmit *ke, int value, bool pairs, Window *w);
+bool window_find_ranges(const KernelPlan *kp, int value, bool pairs, Window *w);
 
 /* The same of a load of bf16 that is converted, if its elements are pairs along one of the axes `over`, which has an
  * even number of lanes, is the last subscript alone and has no condition: pitch and offset then count pairs, as do the
  * strides of its place. */
-bool window_find_pairs(const KernelEmit *ke, int value, const TileType *over, Window *w);
+bool window_find_pairs(const KernelPlan *kp, int value, const TileType *over, Window *w);
 
 /* A subscript that a row's or column's axis and a summed one share. */
 bool window_slides(const Kernel *k, const Window *w, const TileType *kept, const TileType *over);
 
-/* Where lanes lie: the element of lanes `at` (relative to lo) is origin + the sum of stride * lane. */
-typedef struct WindowPlace {
-    LLVMValueRef origin; /* pointer to the element of all first lanes */
-    int64_t stride[MAX_AXES];
-} WindowPlace;
-
-/* The buffer itself: ranges are the caller's. */
-WindowPlace window_in_place(KernelEmit *ke, const Window *w);
-/* Strides of its packed box. */
-void window_strides(const Kernel *k, const Window *w, int64_t stride[MAX_AXES]);
-/* Elements of memory that window_pack needs. */
-int64_t window_elements(const Kernel *k, const Window *w, int vector);
-/* Appends code that packs the box of existing lanes. */
-WindowPlace window_pack(KernelEmit *ke, const Window *w, LLVMValueRef memory, const HostMachine *m);
-
-/* Subscript d at these lanes (NULL: lane lo), and the range that it must lie in, [*lo, *end); NULL: no limit. */
-LLVMValueRef window_subscript(KernelEmit *ke, const Window *w, int d, const LLVMValueRef *lane);
-void window_limits(KernelEmit *ke, const Window *w, int d, LLVMValueRef *lo, LLVMValueRef *end);
-
-/* The same, as far as it does not depend on run-time extents: at[0] is lo, at[1] end. */
+/* A subscript's range that does not depend on run-time extents, [at[0], at[1]), as far as there is any; known: where there
+ * is. */
 typedef struct WindowLimits {
     bool any[2], known[2];
     int64_t at[2];
 } WindowLimits;
 WindowLimits window_known_limits(const Window *w, int d);
 
-/* How far inside the range these lanes are (NULL: lane lo): it holds where this is not negative.  It changes by
- * range_slope from a lane of an axis to the next. */
-LLVMValueRef range_slack(KernelEmit *ke, const Range *r, const LLVMValueRef *lane);
+static inline bool range_is_upper(const Range *r) { return r->op == OP_LT || r->op == OP_LE; }
+/* How much further inside the range the next lane of an axis is. */
 int64_t range_slope(const Kernel *k, const Range *r, int axis);
+
+/* The packed box: of each subscript, how many places there are and how far apart. */
+typedef struct WindowBox {
+    int64_t extent[MAX_WINDOW], stride[MAX_WINDOW];
+} WindowBox;
+WindowBox window_box(const Kernel *k, const Window *w);
+/* From one lane of each axis to the next in it. */
+void window_strides(const Kernel *k, const Window *w, int64_t stride[MAX_AXES]);
+/* Elements of memory that it needs. */
+int64_t window_elements(const KernelPlan *kp, const Window *w);
 
 #endif

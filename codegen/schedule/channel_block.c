@@ -1,29 +1,27 @@
-#include "codegen/host/channel_internal.h"
+/* Blocks of a product channel by channel: how large they are, and which of their places exist. */
+#include "codegen/schedule/channel.h"
 #include <stdlib.h>
 
 enum { MOST_UNROLLED = 8 }; /* taps along one side */
 
 /* ---- blocks ------------------------------------------------------------------------------------------------------ */
-MicroSide channel_block_side(const Channelwise *d, int s, int rows, int taps) {
+MicroSide channel_block_side(const ChannelPlan *d, int s, int rows, int taps) {
     const Side *side = &d->side[s];
-    if (side->subscript < 0)
-        return (MicroSide){.rows = 1, .taps = 1, .row = 1, .tap = 1, .sure_end = 1, .may_end = 1};
+    if (side->subscript < 0) return (MicroSide){.rows = 1, .taps = 1, .row = 1, .tap = 1, .sure_end = 1, .may_end = 1};
     const int64_t *coef = d->window.coef[side->subscript];
     return (MicroSide){.rows = rows, .taps = taps, .row = coef[side->row], .tap = coef[side->tap]};
 }
 
-static int64_t blocks(int64_t n, int64_t size) { return (n + size - 1) / size; }
-
 /* Elements of the image from one tap to the next along the inner side; 0: it is not read in place. */
-static int64_t inner_pitch(const Channelwise *d) {
+static int64_t inner_pitch(const ChannelPlan *d) {
     const Side *inner = &d->side[INNER];
     int64_t pitch;
     if (!d->x_stays || inner->subscript < 0) return 0;
-    return access_affine(d->ke->k, d->window.load, inner->tap, &pitch) ? pitch : 0;
+    return access_affine(d->at->k, d->window.load, inner->tap, &pitch) ? pitch : 0;
 }
 
 /* Some rows are more than one place apart: windows share less of the image. */
-static bool rows_apart(const Channelwise *d) {
+static bool rows_apart(const ChannelPlan *d) {
     for (int s = 0; s < SIDES; s++) {
         const Side *side = &d->side[s];
         if (side->subscript >= 0 && llabs(d->window.coef[side->subscript][side->row]) > 1) return true;
@@ -35,28 +33,28 @@ static bool rows_apart(const Channelwise *d) {
  * lines come one after another.  Where blocks make all their sums of neighbouring windows that costs less than a copy
  * or narrow blocks of two vectors do: the image and the results are walked in the order of memory, which is its fastest
  * (depthwise shapes of `./dev bench conv`). */
-bool channel_sets_conflict(const Channelwise *d) {
+bool channel_sets_conflict(const ChannelPlan *d) {
     return !in_groups(d) && in_few_sets(4 * inner_pitch(d)) && (!d->fresh || rows_apart(d));
 }
 
 /* More than a core's part of the outermost cache: it comes from memory. */
-bool channel_from_afar(const Channelwise *d, const Window *w) {
+bool channel_from_afar(const ChannelPlan *d, const Window *w) {
     enum { FAR_BYTES = 8 << 20 };
-    const Buffer *b = &d->ke->k->buffers.at[w->load->buffer];
+    const Buffer *b = &d->at->k->buffers.at[w->load->buffer];
     int64_t last = 0;
     for (int i = 0; i < b->rank; i++) last += (b->dim[i].bound - 1) * b->stride[i];
     return 4 * last >= FAR_BYTES;
 }
 
 /* The sums of a kernel's gradient walk an image in memory whose pixels are several lines, a line of each. */
-static bool streams(const Channelwise *d) {
+static bool streams(const ChannelPlan *d) {
     return !in_groups(d) && !d->fresh && inner_pitch(d) >= 2 * MICRO_LINE && channel_from_afar(d, &d->window);
 }
 
 /* Places that all blocks along a side read, in parts of nearly one size. */
-static double side_reads(const Channelwise *d, int s, int rows, int taps) {
+static double side_reads(const ChannelPlan *d, int s, int rows, int taps) {
     const int64_t n[2] = {step_of(d, d->side[s].row), step_of(d, d->side[s].tap)};
-    const int64_t parts[2] = {blocks(n[0], rows), blocks(n[1], taps)};
+    const int64_t parts[2] = {channel_blocks(n[0], rows), channel_blocks(n[1], taps)};
     double sum = 0;
     for (int i = 0; i < 4; i++) { /* blocks of the two sizes */
         const int64_t greater[2] = {n[0] % parts[0], n[1] % parts[1]};
@@ -70,14 +68,15 @@ static double side_reads(const Channelwise *d, int s, int rows, int taps) {
     return sum;
 }
 
-/* Cycles of all blocks where lines of the image are what takes time (`./dev bench conv`): in conflict, they come from the next cache,
- * two vectors' side by side from two banks; streamed, from memory, two side by side for one request and more for each
- * row of pixels that begins.  Beside them, where rows do not begin from zero, the factors of all taps and the rows. */
-static double fetch_cost(const Channelwise *d, int rows0, int rows1, int taps0, int taps1, int wide) {
+/* Cycles of all blocks where lines of the image are what takes time (`./dev bench conv`): in conflict, they come from
+ * the next cache, two vectors' side by side from two banks; streamed, from memory, two side by side for one request and
+ * more for each row of pixels that begins.  Beside them, where rows do not begin from zero, the factors of all taps and
+ * the rows. */
+static double fetch_cost(const ChannelPlan *d, int rows0, int rows1, int taps0, int taps1, int wide) {
     const Side *a = &d->side[OUTER], *b = &d->side[INNER];
-    const int64_t across = blocks(step_of(d, b->row), rows1) * blocks(step_of(d, b->tap), taps1),
-                  by_rows = blocks(step_of(d, a->row), rows0) * blocks(step_of(d, b->row), rows1),
-                  by_taps = blocks(step_of(d, a->tap), taps0) * blocks(step_of(d, b->tap), taps1);
+    const int64_t across = channel_blocks(step_of(d, b->row), rows1) * channel_blocks(step_of(d, b->tap), taps1),
+                  by_rows = channel_blocks(step_of(d, a->row), rows0) * channel_blocks(step_of(d, b->row), rows1),
+                  by_taps = channel_blocks(step_of(d, a->tap), taps0) * channel_blocks(step_of(d, b->tap), taps1);
     const double begun = side_reads(d, OUTER, rows0, taps0) * (double)across,
                  reads = side_reads(d, OUTER, rows0, taps0) * side_reads(d, INNER, rows1, taps1),
                  factors = (double)(step_of(d, a->tap) * step_of(d, b->tap) * by_rows),
@@ -88,36 +87,37 @@ static double fetch_cost(const Channelwise *d, int rows0, int rows1, int taps0, 
 
 /* Cycles of all blocks: multiply-adds or loads, two a cycle, each waiting for the one before it on its row; a part of
  * the loads misses the innermost cache; C is loaded and stored; and a little for each block. */
-static double cost_of(const Channelwise *d, int rows0, int rows1, int taps0, int taps1) {
+static double cost_of(const ChannelPlan *d, int rows0, int rows1, int taps0, int taps1) {
     const MicroSide a = channel_block_side(d, OUTER, rows0, taps0), b = channel_block_side(d, INNER, rows1, taps1);
     const double products = (double)rows0 * rows1 * taps0 * taps1, chain = 4.0 * taps0 * taps1;
     const double reads = (double)micro_reads(&a) * (double)micro_reads(&b) * (in_groups(d) ? 2 : 1); /* and moves */
     const double loads = reads + (double)taps0 * taps1;
     double most = products > loads ? products / 2 : loads / 2;
     if (chain > most) most = chain;
-    const int64_t n = blocks(step_of(d, d->side[OUTER].row), rows0) * blocks(step_of(d, d->side[INNER].row), rows1) *
-                      blocks(step_of(d, d->side[OUTER].tap), taps0) * blocks(step_of(d, d->side[INNER].tap), taps1);
+    const int64_t n =
+        channel_blocks(step_of(d, d->side[OUTER].row), rows0) * channel_blocks(step_of(d, d->side[INNER].row), rows1) *
+        channel_blocks(step_of(d, d->side[OUTER].tap), taps0) * channel_blocks(step_of(d, d->side[INNER].tap), taps1);
     return (double)n * (most + loads / 4 + (d->fresh ? 1.0 : 2.0) * rows0 * rows1 + 4);
 }
 
 static int at_most(int64_t n, int most) { return n < most ? (int)n : most; }
 
 /* Of two vectors, two factors may lie in memory. */
-static bool block_fits(const Channelwise *d, int rows, int taps, int wide) {
-    return wide * (rows + taps) + 2 <= d->machine->registers + (wide > 1 ? 2 : 0) && rows <= MICRO_ROWS &&
+static bool block_fits(const ChannelPlan *d, int rows, int taps, int wide) {
+    return wide * (rows + taps) + 2 <= d->at->machine->registers + (wide > 1 ? 2 : 0) && rows <= MICRO_ROWS &&
            taps <= MICRO_TAPS && rows * taps <= MICRO_TERMS &&
            (!d->q_summed || rows * taps * d->depth <= 2 * MICRO_TERMS);
 }
 
 /* To begin from zero, a block makes all its sums: inner taps are unrolled, outer ones too or a loop. */
-static bool taps_fit(const Channelwise *d, int outer, int inner) {
+static bool taps_fit(const ChannelPlan *d, int outer, int inner) {
     if (!d->fresh) return true;
     return (outer == 1 || outer == step_of(d, d->side[OUTER].tap)) && inner == step_of(d, d->side[INNER].tap);
 }
 
 static bool allowed(int given, int n) { return given == 0 || given == n; }
 
-static void try_rows(Channelwise *d, HostSchedule *of, int outer_taps, int inner_taps, int wide, double *best) {
+static void try_rows(ChannelPlan *d, HostSchedule *of, int outer_taps, int inner_taps, int wide, double *best) {
     const int outer = at_most(step_of(d, d->side[OUTER].row), MICRO_ROWS),
               inner = at_most(step_of(d, d->side[INNER].row), MICRO_ROWS);
     for (int a = 1; a <= outer; a++)
@@ -126,7 +126,7 @@ static void try_rows(Channelwise *d, HostSchedule *of, int outer_taps, int inner
             if (!allowed(of->rows[0], a) || !allowed(of->rows[1], b)) continue;
             if (!least && !block_fits(d, a * b, outer_taps * inner_taps, wide)) continue;
             const double cost = d->sets_conflict || d->streamed ? fetch_cost(d, a, b, outer_taps, inner_taps, wide)
-                                                          : cost_of(d, a, b, outer_taps, inner_taps);
+                                                                : cost_of(d, a, b, outer_taps, inner_taps);
             if (*best > 0 && cost >= *best) continue;
             *best = cost;
             d->wide = wide;
@@ -136,14 +136,15 @@ static void try_rows(Channelwise *d, HostSchedule *of, int outer_taps, int inner
 }
 
 /* false: C cannot begin from zero, or blocks cannot be as `of` says. */
-bool channel_choose_block(Channelwise *d, HostSchedule *of) {
+bool channel_choose_block(ChannelPlan *d, HostSchedule *of) {
     const int outer = at_most(step_of(d, d->side[OUTER].tap), MOST_UNROLLED),
               inner = at_most(step_of(d, d->side[INNER].tap), MOST_UNROLLED);
-    const int lanes = d->machine->vector, narrow = d->width > lanes ? d->width / lanes : 1;
+    const int lanes = d->at->machine->vector, narrow = d->width > lanes ? d->width / lanes : 1;
     d->sets_conflict = !d->strip && channel_sets_conflict(d); /* a copy is not */
     d->streamed = !d->strip && streams(d);
     const bool wider = d->sets_conflict || d->streamed || of->columns, fits = 2 * lanes <= MICRO_LANES;
-    const bool pairs = wider && fits && !in_groups(d) && lanes >= MICRO_LINE && step_of(d, d->v) % (2 * (int64_t)lanes) == 0;
+    const bool pairs =
+        wider && fits && !in_groups(d) && lanes >= MICRO_LINE && step_of(d, d->v) % (2 * (int64_t)lanes) == 0;
     double best = 0;
     for (int a = 1; a <= outer; a++)
         for (int b = 1; b <= inner; b++)
@@ -156,7 +157,7 @@ bool channel_choose_block(Channelwise *d, HostSchedule *of) {
     return true;
 }
 
-/* ---- parts of an axis -------------------------------------------------------------------------------------------- */
+/* ---- places ------------------------------------------------------------------------------------------------------ */
 typedef struct Interval {
     int64_t lo, hi;
     bool known;
@@ -168,8 +169,8 @@ static void widen(Interval *i, int64_t coef, int64_t lo, int64_t hi) {
 }
 
 /* The subscript of a side at the first row and tap of the parts' blocks. */
-static Interval subscript_interval(const Channelwise *d, int s, const Part *row, const Part *tap) {
-    const Kernel *k = d->ke->k;
+static Interval subscript_interval(const ChannelPlan *d, int s, const BlockRange *row, const BlockRange *tap) {
+    const Kernel *k = d->at->k;
     const Side *side = &d->side[s];
     const Index *x = d->window.subscript[side->subscript];
     Interval in = {x->c, x->c, true};
@@ -178,7 +179,7 @@ static Interval subscript_interval(const Channelwise *d, int s, const Part *row,
         if (x->term[t].atom.kind != ATOM_AXIS || !dim_is_fixed(k->axes.at[axis].extent)) return (Interval){0, 0, false};
         const int64_t extent = k->axes.at[axis].extent.bound;
         const bool one_tile = extent <= k->axes.at[axis].step, block = axis == side->row || axis == side->tap;
-        const Part *part = axis == side->row ? row : tap;
+        const BlockRange *part = axis == side->row ? row : tap;
         if (!block || !one_tile) widen(&in, x->term[t].coef, 0, extent - 1);
         if (block) widen(&in, x->term[t].coef, part->first, part->last);
     }
@@ -186,7 +187,7 @@ static Interval subscript_interval(const Channelwise *d, int s, const Part *row,
 }
 
 /* What is known of the places of a block: relative to its first row and tap. */
-void channel_know_places(const Channelwise *d, int s, const Part *row, const Part *tap, MicroSide *c) {
+void channel_know_places(const ChannelPlan *d, int s, const BlockRange *row, const BlockRange *tap, MicroSide *c) {
     enum { FAR = 1 << 30 };
     c->sure = c->may = -FAR;
     c->sure_end = c->may_end = FAR;
@@ -200,67 +201,10 @@ void channel_know_places(const Channelwise *d, int s, const Part *row, const Par
     if (l.any[1] && end) c->may_end = l.at[1] - in.lo;
 }
 
-static bool all_sure(const Channelwise *d, int s, const Part *row, const Part *tap) {
+bool channel_all_sure(const ChannelPlan *d, int s, const BlockRange *row, const BlockRange *tap) {
     int64_t first, last;
     MicroSide c = channel_block_side(d, s, row->size, tap->size);
     channel_know_places(d, s, row, tap, &c);
     micro_places(&c, &first, &last);
     return c.sure <= first && last < c.sure_end;
-}
-
-static bool constant(LLVMValueRef v, int64_t *out) {
-    if (!LLVMIsAConstantInt(v)) return false;
-    *out = LLVMConstIntGetSExtValue(v);
-    return true;
-}
-
-/* Lanes at least 1: blocks of `size` and single lanes. */
-static int dynamic_parts(const Channelwise *d, int axis, int size, Part *part) {
-    const Emit *e = d->ke->e;
-    const int64_t last = step_of(d, axis) - 1;
-    LLVMValueRef lanes = lanes_of(d, axis), rest = LLVMBuildSRem(e->b, lanes, emit_i64(e, size), ""),
-                 end = LLVMBuildSub(e->b, lanes, rest, "");
-    part[0] = (Part){emit_i64(e, 0), end, 0, last, size};
-    part[1] = (Part){end, lanes, 0, last, 1};
-    return size > 1 ? 2 : 1;
-}
-
-/* Lanes of a constant number, in blocks of two sizes.  Blocks that lie inside for certain are one part; others are
- * apart, so that each is known to itself. */
-static int constant_parts(const Channelwise *d, int s, bool rows, int64_t n, int most, Part *part) {
-    const Emit *e = d->ke->e;
-    const int64_t count = blocks(n, most), small = n / count, greater = n % count;
-    const int other = rows ? d->side[s].tap : d->side[s].row;
-    const Part across = {.first = 0,
-                         .last = step_of(d, other) - (rows ? d->side[s].taps : d->side[s].rows),
-                         .size = rows ? d->side[s].taps : d->side[s].rows};
-    int used = 0;
-    bool before = false;
-    for (int64_t i = 0, at = 0; i < count; i++) {
-        const int size = (int)(i < greater ? small + 1 : small);
-        const Part here = {emit_i64(e, at), emit_i64(e, at + size), at, at, size};
-        const bool sure = d->side[s].subscript < 0 || all_sure(d, s, rows ? &here : &across, rows ? &across : &here);
-        if (((sure && before) || used == MOST_PARTS - 2) && part[used - 1].size == size) {
-            part[used - 1].end = here.end;
-            part[used - 1].last = at;
-        } else {
-            part[used++] = here;
-        }
-        before = sure;
-        at += size;
-    }
-    return used;
-}
-
-/* Where the tile begins anywhere, all blocks are alike. */
-int channel_parts(const Channelwise *d, int s, bool rows, Part *part) {
-    const int axis = rows ? d->side[s].row : d->side[s].tap, size = rows ? d->side[s].rows : d->side[s].taps;
-    int64_t n = 1;
-    if (axis >= 0 && !constant(lanes_of(d, axis), &n)) return dynamic_parts(d, axis, size, part);
-    if (axis >= 0 && !single_tile(d, axis) && n % size) return dynamic_parts(d, axis, size, part);
-    if (axis >= 0 && !single_tile(d, axis)) {
-        part[0] = (Part){emit_i64(d->ke->e, 0), emit_i64(d->ke->e, n), 0, n - size, size};
-        return 1;
-    }
-    return constant_parts(d, s, rows, n, size, part);
 }
