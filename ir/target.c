@@ -4,8 +4,10 @@
 #include <string.h>
 
 static const DeviceTiles tiles[] = {
-#define TILES(b, map, map_most, row, row_most, span, span_most, column, column_most, m, m_most, n, n_most, k, k_most) \
-    [BACKEND_##b] = {{map, map_most}, {row, row_most}, {span, span_most}, {column, column_most}, {m, m_most}, {n, n_most}, {k, k_most}},
+#define TILES(b, map, map_most, row, row_most, span, span_most, column, column_most, m, m_most, n, n_most, k, k_most, sum, sum_most, ids, \
+              ids_most, side, side_most)                                                                                               \
+    [BACKEND_##b] = {{map, map_most}, {row, row_most}, {span, span_most}, {column, column_most}, {m, m_most},                           \
+                     {n, n_most},     {k, k_most},     {sum, sum_most},   {ids, ids_most},       {side, side_most}},
 #include "ir/targets.def"
 };
 

@@ -12,7 +12,7 @@ typedef struct TileShare { /* targets.def */
     int part, most;
 } TileShare;
 typedef struct DeviceTiles {
-    TileShare map, row_lanes, span, column, m, n, k;
+    TileShare map, row_lanes, span, column, m, n, k, reduced, ids, side;
 } DeviceTiles;
 typedef struct Device { /* of a back end: targets.def */
     const char *suffix;
@@ -47,6 +47,8 @@ static inline double target_ridge(const Target *t) { return t->gflops_f32 / t->g
 /* To start a kernel; bytes that it could move in that time. */
 static inline double target_launch_seconds(const Target *t) { return t->device->has_grid ? 2e-6 : 0; }
 static inline double target_launch_bytes(const Target *t) { return target_launch_seconds(t) * t->gbytes_per_s * 1e9; }
+/* Matrix instructions, which all threads of a warp carry out together. */
+static inline bool target_has_mma(const Target *t) { return t->device->is_gpu && t->gflops_matrix > 0; }
 static inline bool target_has_lanes(const Target *t) { return t->vector_bytes > 4; } /* of f32 */
 /* NULL, no target yet: anywhere. */
 static inline int target_part_align(const Target *t) { return t ? t->part_align : 1; }

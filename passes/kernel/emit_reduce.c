@@ -126,7 +126,7 @@ static void reduce_axes(Emitter *e, const Node *n, const Index **in, int *axes) 
     const Shape *from = n->in[0]->shape;
     const Shape reduced = access_reduced(n);
     const bool row = e->pk->kind == KERNEL_ROW && e->plan->kernel_of[n->id] == (int)(e->pk - e->plan->kernels.at);
-    int budget = target_of(e)->device->is_gpu ? 64 : 256, step[MAX_RANK];
+    int budget = target_tile(target_of(e), target_of(e)->device->tiles->reduced), step[MAX_RANK];
     for (int i = n->attr->n_axes - 1; i >= 0; i--) { /* most of it for the innermost, where neighbours in memory are */
         step[i] = 1;
         while (step[i] * 2 <= budget && step[i] < from->dim[n->attr->axes[i]].bound) step[i] *= 2;

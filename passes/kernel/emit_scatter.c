@@ -21,7 +21,7 @@ typedef struct Scatter {
 /* Without lanes it walks the positions one by one. */
 static int block_of(const Scatter *s) {
     const Target *t = s->e->context->target;
-    const int most = t->device->is_gpu ? 1024 : 256;
+    const int most = target_tile(t, t->device->tiles->ids);
     if (s->r == 0 || !target_has_lanes(t)) return 1;
     int block = 1;
     while (block < most && 8 * block < t->max_tile && block < s->ids->shape->dim[s->r - 1].bound) block *= 2;

@@ -109,12 +109,12 @@ void matrix_orient(MatrixTiles *m, By by) {
 
 bool matrix_takes(const Target *t, const Node *n) {
     const ContractClass cls = contract_classify(n->attr->contract, n->in);
-    return t->device->is_gpu && t->gflops_matrix > 0 && !refuses(n, &cls);
+    return target_has_mma(t) && !refuses(n, &cls);
 }
 
 const char *matrix_product(const Target *t, const PlanKernel *k, MatrixTiles *out) {
     memset(out, 0, sizeof *out);
-    if (!t->device->is_gpu || t->gflops_matrix <= 0) return "";
+    if (!target_has_mma(t)) return "";
     if (k->kind != KERNEL_CONTRACT) return "it is computed inside a kernel that does more than the product";
     const Node *n = k->nodes.at[0].node;
     if (k->sample) return "it goes sample by sample";

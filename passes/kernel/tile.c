@@ -353,7 +353,7 @@ static Kernel *build_matrix(Emitter *e, PlanKernel *pk, int number, const char *
 /* A stream by matrix instructions; NULL: it is none, or *slow says why not. */
 static Kernel *build_stream(Emitter *e, PlanKernel *pk, int number, const char **slow) {
     const Target *t = e->context->target;
-    if (pk->kind != KERNEL_STREAM || !t->device->is_gpu || t->gflops_matrix <= 0) return NULL;
+    if (pk->kind != KERNEL_STREAM || !target_has_mma(t)) return NULL;
     e->by_mma = true;
     tile_sizes(t, e->plan, pk, &e->size);
     stream_mma_sizes(t, pk, &e->size);

@@ -235,10 +235,10 @@ Node *rule_split_product(Rewriter *r, const Node *n) {
     if (n->shape->rank == MAX_RANK) return NULL;
     const int loop = sliced_loop(c, n->in);
     const ContractClass roles = contract_classify(c, n->in);
-    const int64_t side = t->max_tile / (t->device->is_gpu ? 64 : 512), results = shape_elements(*n->shape);
+    const int64_t side = target_tile(t, t->device->tiles->side), results = shape_elements(*n->shape);
     if (loop < 0 || roles.loop[loop] != LOOP_K || roles.k == 0 || results == 0) return NULL;
     const int64_t members = r->members ? r->members[r->at->id] : 1; /* whose tiles one kernel has */
-    const int64_t tiles = members * product_tiles(c, &roles, side > 1 ? side : 1);
+    const int64_t tiles = members * product_tiles(c, &roles, side);
     const int64_t exact = slices_for_rounding(t, n, roles.k, 2 * tiles > cores), busy = slices_for_cores(cores, tiles);
     if (exact == 1 && 2 * tiles > cores) return NULL;
     const int64_t extent = c->extent[loop].bound, others = roles.k / extent;

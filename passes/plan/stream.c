@@ -55,7 +55,7 @@ static int64_t sums_of(const Node *n) {
 }
 
 static bool by_matrix(const Target *t, const Node *product) {
-    return t && t->device->is_gpu && t->gflops_matrix > 0 && dtype_is_low(product->in[0]->dtype);
+    return t && target_has_mma(t) && dtype_is_low(product->in[0]->dtype);
 }
 
 /* Matrix instructions of a stream take factors of 16 bits, and whole rows of them (stream_schedule.c). */
