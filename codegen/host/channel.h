@@ -46,8 +46,7 @@ int64_t channel_x_stride(const Channelwise *d, int axis); /* of the factor that 
 void channel_set_places(Channelwise *d, int s, LLVMValueRef *args);
 
 static inline LLVMValueRef lanes_of(const Channelwise *d, int axis) {
-    if (axis < 0) return emit_i64(d->ke->e, 1);
-    return LLVMBuildSub(d->ke->e->b, d->ke->hi[axis], d->ke->lo[axis], "");
+    return axis < 0 ? emit_i64(d->ke->e, 1) : nest_lanes(d->ke, axis);
 }
 
 #endif

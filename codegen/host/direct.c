@@ -53,13 +53,13 @@ static void pack_panel(const Direct *d, const PanelMemory *m, int64_t width) {
         const int axis = d->p->over.axis[i];
         stride[axis] = LLVMBuildMul(e->b, stride[axis], unit, "");
         if (!d->p->flipped[axis]) continue;
-        LLVMValueRef last = LLVMBuildSub(e->b, lanes_of(d, axis), emit_i64(e, 1), "");
+        LLVMValueRef last = LLVMBuildSub(e->b, nest_lanes(d->ke, axis), emit_i64(e, 1), "");
         origin = LLVMBuildAdd(e->b, origin, LLVMBuildMul(e->b, last, stride[axis], ""), "");
         stride[axis] = LLVMBuildNeg(e->b, stride[axis], "");
     }
     for (int i = 0; i < d->p->columns.n_axes; i++) stride[d->p->columns.axis[i]] = emit_i64(e, 0); /* one lane */
     stride[d->p->inner_column] = emit_i64(e, m->transposed ? m->length : 1);
-    LLVMValueRef columns = lanes_of(d, d->p->inner_column);
+    LLVMValueRef columns = nest_lanes(d->ke, d->p->inner_column);
     s.pack.memory = emit_f32_at(e, m->transposed ? m->transposed : m->panel, origin);
     nest_emit(ke, &axes, 1, &s);
     if (m->transposed) transpose(d, m, count, columns, width);
@@ -113,7 +113,7 @@ static void multiply_rows(const Direct *d, int n, LLVMValueRef *lane, Cursor at,
         return;
     }
     const int axis = d->p->row_axis[n];
-    HostCounter c = counter_open(ke, emit_i64(e, 0), lanes_of(d, axis), 1);
+    HostCounter c = counter_open(ke, emit_i64(e, 0), nest_lanes(d->ke, axis), 1);
     Cursor next = at;
     next.x = emit_f32_at(e, at.x, plus(d, emit_i64(e, 0), c.i, d->p->x_stride[axis]));
     next.c = emit_f32_at(e, at.c, plus(d, emit_i64(e, 0), c.i, d->p->c_stride[axis]));
@@ -132,7 +132,7 @@ static void multiply_panels(const Direct *d, const PanelMemory *m, LLVMValueRef 
     for (int i = 0; i < d->p->over.n_axes; i++) { /* the first lane to be walked */
         const int k = d->p->over.axis[i];
         if (!d->p->flipped[k]) continue;
-        LLVMValueRef last = LLVMBuildSub(e->b, lanes_of(d, k), emit_i64(e, 1), "");
+        LLVMValueRef last = LLVMBuildSub(e->b, nest_lanes(d->ke, k), emit_i64(e, 1), "");
         x0 = emit_f32_at(e, x0, plus(d, emit_i64(e, 0), last, d->p->x_stride[k]));
     }
     for (int i = 0; i < 2; i++) {

@@ -37,14 +37,11 @@ bool direct_tap_rows(const Direct *d, LLVMValueRef *lane, int64_t at, int rows, 
 int direct_levels(const Direct *d, bool taps, LLVMValueRef *lane, Level *level);
 /* The block at the cursor, summed over the n innermost levels. */
 void direct_multiply(const Direct *d, const Level *level, int n, Cursor at, MicroShape shape);
-static inline LLVMValueRef lanes_of(const Direct *d, int axis) {
-    return LLVMBuildSub(d->ke->e->b, d->ke->hi[axis], d->ke->lo[axis], "");
-}
 
 /* Units of k along a summed axis: floats, or pairs. */
 static inline LLVMValueRef units_of(const Direct *d, int axis) {
     const Emit *e = d->ke->e;
-    LLVMValueRef lanes = lanes_of(d, axis);
+    LLVMValueRef lanes = nest_lanes(d->ke, axis);
     return d->p->window.pairs == axis + 1 ? LLVMBuildLShr(e->b, lanes, emit_i64(e, 1), "") : lanes;
 }
 

@@ -387,7 +387,7 @@ static LLVMValueRef lanes_of_k(const Dot *d, LLVMValueRef units) {
     const Emit *e = ke->e;
     if (d->p->pair_axis < 0) return units;
     if (d->p->over.n_axes > 1) return LLVMBuildShl(e->b, units, emit_i64(e, 1), "");
-    return LLVMBuildSub(e->b, ke->hi[d->p->pair_axis], ke->lo[d->p->pair_axis], "");
+    return nest_lanes(ke, d->p->pair_axis);
 }
 
 void dot_multiply_part(const Dot *d, LLVMValueRef x_memory, LLVMValueRef y_memory) {

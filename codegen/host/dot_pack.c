@@ -10,7 +10,7 @@ LLVMValueRef dot_dense(const Dot *d, int n, const int8_t *order, LLVMValueRef *s
     for (int i = n - 1; i >= 0; i--) {
         const int axis = order[i];
         if (!tile_type_has(&d->p->over, axis)) continue;
-        LLVMValueRef units = LLVMBuildSub(e->b, ke->hi[axis], ke->lo[axis], "");
+        LLVMValueRef units = nest_lanes(ke, axis);
         if (axis == d->p->pair_axis)
             units = LLVMBuildLShr(e->b, LLVMBuildAdd(e->b, units, emit_i64(e, 1), ""), emit_i64(e, 1), "");
         stride[axis] = next;

@@ -6,6 +6,7 @@
 #include "codegen/llvm/emit_math.h"
 #include "codegen/llvm/machine.h"
 #include "ir/memory.h"
+#include "ir/target.h"
 #include <llvm-c/LLJIT.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,14 +17,20 @@ static const char PIPELINE[] =
     "function(sroa,early-cse<memssa>,instcombine<no-verify-fixpoint>,simplifycfg,loop-mssa(loop-rotate,licm),"
     "gvn,instcombine<no-verify-fixpoint>,dse,simplifycfg),globaldce";
 
+/* LLVM's C interface says nothing of caches: they are a server core's, whatever the processor.  A way is a page, since addresses
+ * are looked up beside translation. */
 static HostMachine describe(LLVMTargetMachineRef t) {
-    const bool wide = machine_has(t, "avx512f") && machine_has(t, "avx512bw") && machine_has(t, "avx512vl");
-    if (wide) return (HostMachine){.vector = 16, .registers = 32, .masks = true, .pairs = machine_has(t, "avx512bf16")};
-    if (machine_has(t, "avx")) return (HostMachine){.vector = 8, .registers = 16};
+    HostMachine m = {.vector = 4, .registers = 16, .line = 64, .way = 4096, .l1 = 32 << 10, .l3 = 8 << 20};
+    m.l2 = target_find("host")->fast_bytes;
     char *triple = memory_given(LLVMGetTargetMachineTriple(t));
     const bool arm = strncmp(triple, "aarch64", 7) == 0;
     LLVMDisposeMessage(triple);
-    return (HostMachine){.vector = 4, .registers = arm ? 32 : 16};
+    m.masks = machine_has(t, "avx512f") && machine_has(t, "avx512bw") && machine_has(t, "avx512vl");
+    m.pairs = m.masks && machine_has(t, "avx512bf16");
+    if (machine_has(t, "avx")) m.vector = 8;
+    if (m.masks) m.vector = 16;
+    if (arm || m.masks) m.registers = 32;
+    return m;
 }
 
 typedef struct Build {

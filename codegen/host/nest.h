@@ -44,6 +44,11 @@ typedef struct PackPlace {
     int pairs;                                     /* 1 + the axis of pairs; 0: none */
 } PackPlace;
 
+/* i64: how many lanes of the axis are to be evaluated. */
+static inline LLVMValueRef nest_lanes(const KernelEmit *ke, int axis) {
+    return LLVMBuildSub(ke->e->b, ke->hi[axis], ke->lo[axis], "");
+}
+
 typedef struct Sink {
     LoopSink of;
     PackPlace pack;

@@ -116,7 +116,7 @@ static LLVMValueRef find_box(Box *b) {
         for (int a = 0; a < ke->k->axes.n; a++) {
             const int64_t c = b->w->coef[d][a], size = c < 0 ? -c : c;
             if (!c || axis_trivial(ke->k, a)) continue;
-            LLVMValueRef others = LLVMBuildSub(e->b, LLVMBuildSub(e->b, ke->hi[a], ke->lo[a], ""), emit_i64(e, 1), "");
+            LLVMValueRef others = LLVMBuildSub(e->b, nest_lanes(ke, a), emit_i64(e, 1), "");
             LLVMValueRef reach = LLVMBuildMul(e->b, others, emit_i64(e, size), "");
             b->length[d] = LLVMBuildAdd(e->b, b->length[d], reach, "");
             if (c > 0) continue;

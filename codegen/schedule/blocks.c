@@ -25,12 +25,10 @@
 
 enum {
     PART = 256,               /* most k that is packed at a time: a panel of Y stays in the innermost cache */
-    PACK_BYTES = 1 << 20,     /* of both packs */
-    NEAR_BYTES = 64 << 10,    /* of a factor that needs no packing */
     LONG_ROW_BYTES = 1 << 10, /* of X: what the machine recognises as a stream; of shorter ones, many lie in a page */
     FEW_ROWS = 4,             /* of a block: they find room even in one set of the innermost cache */
     SWEPT = 16,               /* most k of a Y that is walked row by row */
-    STREAM_BYTES = 128,       /* of a row of Y at a time: with less of each page, copying all of it first is faster */
+    STREAM_LINES = 2,         /* of a row of Y at a time: with less of each page, copying all of it first is faster */
     LEAST_SUMS = 16,          /* of a part */
 };
 
@@ -98,7 +96,7 @@ static bool choose_part(BlocksPlan *d, HostSchedule *s) {
     const Kernel *k = d->at->k;
     const int64_t rows = d->rows.n_axes == 1 && d->n_rows > 4 * d->row_block ? 4 * d->row_block : d->n_rows;
     const int64_t longest = d->parted < 0 ? 1 : k->axes.at[d->parted].step, others = d->n_over / longest;
-    int64_t most = PACK_BYTES / (4 * (rows + d->n_columns));
+    int64_t most = d->at->machine->l2 / (4 * (rows + d->n_columns));
     if (most > PART) most = PART;
     if (d->pair_axis >= 0) most *= 2;
     const int64_t part = most / others;
@@ -186,7 +184,7 @@ static void find_loads(BlocksPlan *d, unsigned *x_ways, unsigned *y_ways) {
 
 /* So small that it stays in the innermost caches. */
 static bool is_near(const BlocksPlan *d, int64_t pitch, int64_t n) {
-    return blocks_source_bytes(d) * pitch * n <= NEAR_BYTES;
+    return blocks_source_bytes(d) * pitch * n <= 2 * d->at->machine->l1;
 }
 
 static FactorWay way_of_y(const BlocksPlan *d, unsigned ways) {
@@ -196,7 +194,7 @@ static FactorWay way_of_y(const BlocksPlan *d, unsigned ways) {
     if (!(ways >> WAY_IN_PLACE & 1)) return packed;
     if (is_near(d, y->along, d->n_over)) return WAY_IN_PLACE;
     if (once && d->n_over <= SWEPT) return WAY_SWEPT;
-    if (once && d->panel * blocks_source_bytes(d) >= STREAM_BYTES) return WAY_STREAMED;
+    if (once && d->panel * blocks_source_bytes(d) >= STREAM_LINES * d->at->machine->line) return WAY_STREAMED;
     return once ? packed : WAY_COPIED;
 }
 
@@ -206,7 +204,7 @@ static FactorWay way_of_y(const BlocksPlan *d, unsigned ways) {
 static FactorWay way_of_x(BlocksPlan *d, unsigned ways, FactorWay y) {
     FactorInPlace *x = &d->x_direct;
     const int64_t bytes = blocks_source_bytes(d);
-    const bool apart = d->row_block <= FEW_ROWS || !in_few_sets(bytes * x->across), once = d->n_columns <= d->panel;
+    const bool apart = d->row_block <= FEW_ROWS || !in_few_sets(d->at->machine, bytes * x->across), once = d->n_columns <= d->panel;
     const bool columns = x->across == 1 && d->rows.n_axes && d->pair_axis < 0;
     if (!(ways >> WAY_IN_PLACE & 1)) return WAY_PACKED;
     x->near = columns ? is_near(d, x->along, d->n_over) : apart && is_near(d, x->across, d->n_rows);

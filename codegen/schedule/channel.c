@@ -153,9 +153,8 @@ int64_t channel_y_elements(const ChannelPlan *d) {
 
 /* What is packed of the factors. */
 static bool packs_fit(const ChannelPlan *d) {
-    enum { MOST_BYTES = 1 << 20 };
     const int64_t x = d->x_stays ? 0 : window_elements(d->at, &d->window);
-    return 4 * (x + (d->y_stays ? 0 : channel_y_elements(d))) <= MOST_BYTES;
+    return 4 * (x + (d->y_stays ? 0 : channel_y_elements(d))) <= d->at->machine->l2;
 }
 
 /* In strips where the image conflicts in cache sets, in place where it can be, else as the box of its elements. */

@@ -34,16 +34,15 @@ static bool rows_apart(const ChannelPlan *d) {
  * or narrow blocks of two vectors do: the image and the results are walked in the order of memory, which is its fastest
  * (depthwise shapes of `./dev bench conv`). */
 bool channel_sets_conflict(const ChannelPlan *d) {
-    return !in_groups(d) && in_few_sets(4 * inner_pitch(d)) && (!d->fresh || rows_apart(d));
+    return !in_groups(d) && in_few_sets(d->at->machine, 4 * inner_pitch(d)) && (!d->fresh || rows_apart(d));
 }
 
 /* More than a core's part of the outermost cache: it comes from memory. */
 bool channel_from_afar(const ChannelPlan *d, const Window *w) {
-    enum { FAR_BYTES = 8 << 20 };
     const Buffer *b = &d->at->k->buffers.at[w->load->buffer];
     int64_t last = 0;
     for (int i = 0; i < b->rank; i++) last += (b->dim[i].bound - 1) * b->stride[i];
-    return 4 * last >= FAR_BYTES;
+    return 4 * last >= d->at->machine->l3;
 }
 
 /* The sums of a kernel's gradient walk an image in memory whose pixels are several lines, a line of each. */

@@ -8,7 +8,7 @@
  * bench conv`. */
 #include "codegen/schedule/channel.h"
 
-enum { LEAST_LINES = 4, MOST_LINES = 8, STAGE_BYTES = 32 << 10 /* beside the other factor and C */ };
+enum { LEAST_LINES = 4, MOST_LINES = 8 };
 
 Places channel_places(const ChannelPlan *d, int s) {
     Places p;
@@ -51,7 +51,7 @@ static bool worth_it(const ChannelPlan *d) {
 bool channel_strip_fits(const ChannelPlan *d, int64_t strip) {
     const bool whole =
         strip > 0 && step_of(d, d->v) % strip == 0 && strip % MICRO_LINE == 0 && strip % d->at->machine->vector == 0;
-    return whole && has_sides(d) && 4 * all_places(d) * strip <= STAGE_BYTES;
+    return whole && has_sides(d) && 4 * all_places(d) * strip <= d->at->machine->l1;
 }
 
 int64_t channel_choose_strip(const ChannelPlan *d) {

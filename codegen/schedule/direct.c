@@ -12,7 +12,7 @@
 #include "codegen/schedule/direct.h"
 #include "codegen/schedule/micro_side.h"
 
-enum { MOST_VECTORS = 4, MOST_ROWS = 28, MOST_BYTES = 2 << 20 };
+enum { MOST_VECTORS = 4, MOST_ROWS = 28 };
 
 /* ---- the border -------------------------------------------------------------------------------------------------- */
 int direct_tap_axis(const DirectPlan *d) { return d->n_sums > 1 ? d->sum_axis[d->n_sums - 2] : -1; }
@@ -218,8 +218,8 @@ bool direct_plan(FormPlan *p) {
     if (!find_window(d) || !window_slides(k, &d->window, &d->rows, &d->over)) return false;
     const int64_t elements = window_elements(p->at, &d->window);
     const int64_t vectors = inner_vectors(d) < MOST_VECTORS ? inner_vectors(d) : MOST_VECTORS;
-    if (4 * (elements + direct_most_k(d) * 2 * vectors * p->at->machine->vector) >
-        MOST_BYTES) /* 2: perhaps transposed */
+    const int64_t panel = direct_most_k(d) * 2 * vectors * p->at->machine->vector; /* 2: perhaps transposed */
+    if (4 * (elements + panel) > 2 * p->at->machine->l2)
         return form_refuse(p, "its window and factor are too large");
     p->work = window_work(d, elements);
     p->pairs = d->window.pairs > 0;

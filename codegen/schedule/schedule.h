@@ -12,6 +12,10 @@ typedef struct HostMachine {
     int registers; /* vector registers */
     bool masks;    /* masked vector accesses are cheap */
     bool pairs;    /* multiplies and adds pairs of bf16; it has masks then */
+    /* Caches, bytes: a line; what lies between lines of one set of the innermost; a core's innermost and second; a core's part of
+     * the outermost. */
+    int line, way;
+    int64_t l1, l2, l3;
 } HostMachine;
 
 /* A kernel on a machine, and what is stored of it.  All of it outlives what is planned from it. */
@@ -24,9 +28,8 @@ typedef struct KernelPlan {
 
 KernelPlan kernel_plan(Arena *a, const Kernel *k, const HostMachine *m);
 
-/* Lines half a way of the innermost cache apart, or whole ways, fall into so few of its sets that few of them stay.  A
- * way is a page, where addresses are looked up beside translation. */
-static inline bool in_few_sets(int64_t bytes) { return bytes && bytes % (4096 / 2) == 0; }
+/* Lines half a way of the innermost cache apart, or whole ways, fall into so few of its sets that few of them stay. */
+static inline bool in_few_sets(const HostMachine *m, int64_t bytes) { return bytes && bytes % (m->way / 2) == 0; }
 
 /* What the cast that makes the value has for its operand, if nothing is rounded: bf16 in one type or the other; else
  * the value. */
