@@ -9,7 +9,7 @@ fusec=$build/fusec
 measure=$build/bench/measure
 blis_skx=0 # what BLIS calls its kernels for AVX-512
 CC=${CC:-cc}
-names="compile checkpoint ablation gemm conv fusion gpt2-host resnet50-host ptxsim trust"
+names="compile checkpoint ablation gemm conv fusion fusion-host gpt2-host resnet50-host ptxsim trust"
 
 ratio() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.3f", a / b }'; }
 
@@ -263,6 +263,24 @@ bench_resnet50_host() {
     [ -z "$peer" ] || figure resnet50_host.step.vs_torch "$(echo "$result" | awk '{ print $2 / $1 }')" ratio
 }
 
+# Programs of bench/host beside PyTorch's best way; PYTHON as above.  CASE: one of bench/host/cases.txt alone.
+bench_fusion_host() {
+    python=${PYTHON:-python3} threads=${THREADS:-$(nproc)}
+    if ! "$python" -c 'import torch' 2>/dev/null; then
+        echo "bench: $python has no PyTorch (PYTHON=..): fusion-host compares with nothing" >&2
+        return 0
+    fi
+    grep -v '^#' "$src/bench/host/cases.txt" >"$work/cases"
+    while read -r case model dims; do
+        [ -z "${CASE:-}" ] || [ "$CASE" = "$case" ] || continue
+        "$fusec" "$src/bench/host/$model.dsl" ${dims:+-D $dims} --entry=step -o "$work/$model.o"
+        link "$work/versus" versus -DMODEL="$model" "$work/$model.o"
+        result=$("$work/versus" --rounds 7 --threads "$threads" "$python" "$src/bench/host_torch.py" "$model" "$threads" $dims </dev/null)
+        figure "fusion.host.$case.seconds" "${result% *}" s
+        figure "fusion.host.$case.vs_torch" "$(echo "$result" | awk '{ printf "%.2f", $2 / $1 }')" ratio
+    done <"$work/cases"
+}
+
 bench_ptxsim() { "$build/bench/bench_ptxsim" "$build/ptxsim/libcuda.so.1"; }
 
 if [ -z "$name" ]; then
@@ -288,6 +306,7 @@ for each in $names; do
     gemm) bench_gemm ;;
     conv) bench_conv ;;
     fusion) sh "$src/bench/fusion.sh" "$build" ;;
+    fusion-host) bench_fusion_host ;;
     gpt2-host) bench_gpt2_host ;;
     resnet50-host) bench_resnet50_host ;;
     ptxsim) bench_ptxsim ;;

@@ -108,7 +108,7 @@ int main(int argc, char **argv) {
         check_loss(first, bench_loss(&m), i == rounds - 1);
         theirs[i] = compared ? peer_step(&peer) : 0;
     }
-    printf("%.4f %.4f\n", bench_median(ours, rounds), bench_median(theirs, rounds));
+    printf("%.6f %.6f\n", bench_median(ours, rounds), bench_median(theirs, rounds));
     if (compared) peer_end(&peer);
     bench_close(&m);
     return 0;
