@@ -123,7 +123,7 @@ flags_of() {
 # manifest_alone FOLDER: model.so without the runtime, which the launcher has
 echo '{ global: *_manifest; local: *; };' >"$work/exports"
 manifest_alone() {
-    "$cc" -O1 -shared -fPIC -fdata-sections -ffunction-sections -Wl,--gc-sections -Wl,--version-script="$work/exports" -s \
+    "$cc" -O0 -shared -fPIC -fdata-sections -ffunction-sections -Wl,--gc-sections -Wl,--version-script="$work/exports" -s \
         -o "$1/model.so" "$1/model.c" -ldl 2>/dev/null
 }
 

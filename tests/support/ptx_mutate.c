@@ -36,6 +36,8 @@ typedef struct Found {
     const char *text, *body; /* of the kernel being looked at */
     Mutation *out;
     int n, room;
+    const char *counted; /* up to here there are `lines` lines; NULL: nowhere yet */
+    int lines;
 } Found;
 
 /* ---- reading -------------------------------------------------------------------------------------------- */
@@ -213,16 +215,21 @@ static void slices_of(const Kernel *k, Slices *all) {
 }
 
 /* ---- mutations ------------------------------------------------------------------------------------------ */
+static int lines_before(Found *f, const char *at) {
+    if (!f->counted || at < f->counted) f->counted = f->text, f->lines = 0;
+    for (; f->counted < at; f->counted++) f->lines += *f->counted == '\n';
+    return f->lines;
+}
+
 static Mutation *put(Found *f, MutationKind kind, const Statement *s, Piece what, const char *now) {
     static Mutation beyond;
     Mutation *m = f->n < f->room ? &f->out[f->n++] : &beyond;
     *m = (Mutation){.kind = kind,
                     .at = (size_t)(what.at - f->text),
                     .bytes = (size_t)what.bytes,
-                    .line = 1,
                     .statement = (size_t)(s->all.at - f->text),
                     .body = (size_t)(f->body - f->text)};
-    for (const char *p = f->text; p < what.at; p++) m->line += *p == '\n';
+    m->line = 1 + lines_before(f, what.at);
     snprintf(m->differs, sizeof m->differs, "%.*s trap; ", s->guard.bytes, s->guard.at);
     snprintf(m->now, sizeof m->now, "%s", now);
     return m;

@@ -264,6 +264,8 @@ static void bad_calls_are_refused(void **state) {
     assert_int_equal(run(&m, FUSEC_STEP, in, only_y, NULL, 1, 0, syms), FUSEC_OK); /* the loss is left out */
     assert_int_equal(run(&m, FUSEC_STEP, in, NULL, NULL, 1, 0, syms), FUSEC_OK);
     assert_int_equal(run(&m, FUSEC_ENTRIES, in, out, NULL, 1, 0, syms), FUSEC_E_ARGUMENT);
+    assert_int_equal(run(&m, FUSEC_INFER | FUSEC_LINE(0), in, out, NULL, 1, 0, syms), FUSEC_E_ARGUMENT); /* lines are steps */
+    assert_int_equal(run(&m, FUSEC_STEP | FUSEC_LINE(3), in, out, NULL, 1, 0, syms), FUSEC_E_ARGUMENT);  /* it has no such line */
     assert_int_equal(run(NULL, FUSEC_INFER, in, out, NULL, 1, 0, syms), FUSEC_E_ARGUMENT);
     assert_int_equal(run(&m, FUSEC_INFER, (const void *[]){NULL, labels}, out, NULL, 1, 0, syms), FUSEC_E_ARGUMENT);
     syms[0] = 5;

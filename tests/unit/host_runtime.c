@@ -241,6 +241,9 @@ static void unsound_calls_are_refused(void **state) {
     fusec_host_call call = {.inputs = t->inputs, .outputs = t->outputs};
     assert_int_equal(fusec_host_run(&h, FUSEC_GRAD, &call), FUSEC_E_UNSUPPORTED);
     assert_int_equal(fusec_host_run(&h, FUSEC_STEP | FUSEC_ACCUMULATE, &call), FUSEC_E_ARGUMENT);
+    assert_int_equal(fusec_host_run(&h, FUSEC_INFER | FUSEC_LINE(0), &call), FUSEC_E_ARGUMENT); /* lines are steps */
+    assert_int_equal(fusec_host_run(&h, FUSEC_STEP | FUSEC_LINE(3), &call), FUSEC_E_ARGUMENT);  /* it has no such line */
+    assert_int_equal(fusec_host_run(&h, -1 & ~FUSEC_ACCUMULATE, &call), FUSEC_E_ARGUMENT);
     assert_int_equal(fusec_host_run(&h, FUSEC_INFER, NULL), FUSEC_E_ARGUMENT);
     t->ids[2] = 10;
     assert_int_equal(fusec_host_run(&h, FUSEC_INFER, &call), FUSEC_E_RANGE);

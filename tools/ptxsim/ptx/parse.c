@@ -36,10 +36,6 @@ void parse_expect(Parser *p, char punct) {
     parse_fail(p, p->tok, "expected '%c' before '%.*s'", punct, (int)p->tok.length, p->tok.text);
 }
 
-bool token_is(const Token *t, const char *text) {
-    return t->length == strlen(text) && memcmp(t->text, text, t->length) == 0;
-}
-
 static bool at_dot(const Parser *p, const char *text) { return p->tok.kind == TOK_DOT && token_is(&p->tok, text); }
 
 int64_t parse_integer(Parser *p) {

@@ -4,6 +4,7 @@
 #include "tools/ptxsim/ptx/lex.h"
 #include "tools/ptxsim/ptx/ptx.h"
 #include <setjmp.h>
+#include <string.h>
 
 typedef enum RawKind {
     RAW_REG,     /* slot, type */
@@ -163,7 +164,10 @@ void parse_next(Parser *);
 bool parse_is(const Parser *, char punct);
 bool parse_accept(Parser *, char punct);
 void parse_expect(Parser *, char punct);
-bool token_is(const Token *, const char *text);
+/* Most differ in the first character. */
+static inline bool token_is(const Token *t, const char *text) {
+    return t->length && *t->text == *text && !strncmp(t->text, text, t->length) && !text[t->length];
+}
 PtxType type_of_token(const Token *);
 PtxType matrix_type_of_token(const Token *); /* element types that only matrix instructions have */
 PtxType packed_type_of_token(const Token *); /* pairs in a register of bits, for instructions with CAT_PACKED */
