@@ -127,6 +127,28 @@ ended "SIGINT before training" INT 130 "$FUSEC" run big.dsl --data x=x.csv --sav
 [ -e s.safetensors ] && fail "interrupted before training, and something is saved"
 [ $bad -eq 0 ] && echo ok
 # a model may have the name of a C function, type or object, and its header stand behind any of the C library's
+# ---- what is read is not replaced ----
+refused() { # FILE COMMAND..: which reads FILE and would write it
+    kept=$1 before=$(cksum <"$1")
+    shift
+    "$FUSEC" "$@" >log 2>&1 && fail "$*: $kept was to be replaced"
+    grep -q ": this command reads it; name another file" log || fail "$*: $(cat log)"
+    [ "$(cksum <"$kept")" = "$before" ] || fail "$*: $kept is gone"
+}
+cp m.dsl same.c && cp m.dsl same.h && ln -s ../m.dsl far/same.c
+refused same.c same.c -o same.c
+refused same.h same.h -o same.c
+refused m.dsl m.dsl -o far/same.c
+printf 'fn twice(x) { return x * 2 }\n' >used.h
+printf 'use "used.h"\nmodel m {\n    input x : f32[4]\n    output y = twice(x)\n}\n' >used.dsl
+refused used.h used.dsl -o used.c
+printf 'model m {\n    input x : f32[1, 2]\n    w = param [2] init ones\n    loss = mean(x @ w)\n    output loss\n    train loss with sgd(lr = 0.1)\n}\n' >train.dsl
+printf '1,2\n3,4\n' >rows.csv
+refused train.dsl run train.dsl --data x=rows.csv --steps 1 --save train.dsl
+refused rows.csv run train.dsl --data x=rows.csv --steps 1 --save rows.csv
+"$FUSEC" run train.dsl --data x=rows.csv --steps 1 --save once.st --quiet >log 2>&1 || fail "--save: $(cat log)"
+"$FUSEC" run train.dsl --data x=rows.csv --steps 1 --load once.st --save once.st --quiet >log 2>&1 || fail "weights over those that were loaded: $(cat log)"
+
 for name in free printf FILE stderr dlopen exp y1; do
     printf 'model %s {\n    input x : f32[2]\n    output y = x * 2\n}\n' $name >named.dsl
     for kind in c o ptx; do

@@ -1,5 +1,6 @@
 /* Which file, which part of it, which input. */
 #include "tools/fusec/data.h"
+#include "tools/fusec/write_file.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -84,6 +85,7 @@ static const DataFile *open_file(Open *x) {
     for (int i = 0; i < x->files->n; i++)
         if (!strcmp(x->files->at[i]->path, x->path)) return x->files->at[i];
     DataFile *f = ARENA_NEW(a, DataFile);
+    write_file_keeps(x->path);
     *f = (DataFile){.path = x->path};
     vec_push(a, *x->files, f);
     f->failed = !file_read(a, x->path, &f->bytes, &f->n, &error) ||
@@ -253,6 +255,6 @@ bool data_range(const char *option, const char *text, int64_t rows, int64_t *fir
     }
     if (*first >= *last && *last >= 0 && *first <= rows)
         return run_error("%s %s: no row lies between; it takes rows from A up to but without B", option, text);
-    return (*first >= 0 && *last <= rows) ||
+    return (*first >= 0 && *first <= rows && *last <= rows) ||
            run_error("%s %s: the data has rows 0:%lld", option, text, (long long)rows);
 }

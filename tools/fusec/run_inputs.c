@@ -1,5 +1,6 @@
 /* --inputs FILE: the inputs of one call. */
 #include "tools/fusec/run.h"
+#include "tools/fusec/write_file.h"
 #include "ir/memory.h"
 #include <stdlib.h>
 #include <string.h>
@@ -50,6 +51,7 @@ bool run_inputs(Run *r, bool *given, const char **seen) {
     for (int s = 0; s < r->m->syms.n; s++)
         if (run_extent_given(r, s)) seen[s] = "--extent";
     if (r->o->inputs && !weights_read(r, r->o->inputs, &file, &bytes, &n)) return false;
+    if (r->o->inputs) write_file_keeps(r->o->inputs);
     for (int i = 0; i < file.n; i++) {
         const int input = find_input(r, file.at[i].name);
         if (input < 0)

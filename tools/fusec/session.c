@@ -1,4 +1,5 @@
 #include "tools/fusec/profile_file.h"
+#include "tools/fusec/write_file.h"
 #include <string.h>
 #include <time.h>
 
@@ -23,6 +24,8 @@ bool session_open(Session *s, Arena *a, const Options *o) {
     const FrontendOptions fo = {.overrides = o->overrides.at, .n_overrides = o->overrides.n, .model = o->model,
                                 .check_finite = o->check_finite};
     s->program = program_load(a, s->diag, o->input, &fo);
+    for (int i = 0; i < diag_files(s->diag); i++)
+        if (!diag_source(s->diag, i)->library) write_file_keeps(diag_source(s->diag, i)->name);
     const bool ok = s->program && program_lower(a, s->diag, s->program, o->model, s->graph);
     if (ok) check_entries(s, o);
     s->frontend_seconds = now() - start;

@@ -4,6 +4,7 @@
  * changes what is there.  Of several files, what stood in their places is linked aside until all have arrived. */
 #include "tools/fusec/write_file.h"
 #include "ir/arena.h"
+#include "ir/memory.h"
 #include "tools/fusec/interrupt.h"
 #include "tools/fusec/temporary.h"
 #include <errno.h>
@@ -58,12 +59,33 @@ static int own_stream(const char *path) {
     return -1;
 }
 
+static struct {
+    struct stat *at;
+    size_t n;
+} read_files;
+
+static bool same_file(const struct stat *a, const struct stat *b) { return a->st_ino == b->st_ino && a->st_dev == b->st_dev; }
+
+void write_file_keeps(const char *path) {
+    struct stat s;
+    if (stat(path, &s) || !S_ISREG(s.st_mode)) return;
+    read_files.at = memory_resize(read_files.at, (read_files.n + 1) * sizeof s);
+    read_files.at[read_files.n++] = s;
+}
+
+static bool is_read(const struct stat *s) {
+    for (size_t i = 0; i < read_files.n; i++)
+        if (same_file(&read_files.at[i], s)) return true;
+    return false;
+}
+
 static bool find_target(Arena *a, Output *o) {
     struct stat s;
     const char *path = o->file->path;
     if (stat(path, &s) == 0) {
         if (S_ISDIR(s.st_mode)) return fail(o, strerror(EISDIR));
         if (!S_ISREG(s.st_mode) || own_stream(path) >= 0) return true; /* a pipe, a terminal: nothing to keep */
+        if (is_read(&s)) return fail(o, "this command reads it; name another file");
         o->old = s;
     }
     o->target = follow(a, path);
@@ -74,7 +96,7 @@ static bool find_target(Arena *a, Output *o) {
 static bool same_target(const Output *a, const Output *b) {
     if (!a->target || !b->target) return false;
     return !strcmp(a->target, b->target) ||
-           (a->old.st_nlink == 1 && b->old.st_nlink && a->old.st_ino == b->old.st_ino && a->old.st_dev == b->old.st_dev);
+           (a->old.st_nlink == 1 && b->old.st_nlink && same_file(&a->old, &b->old));
 }
 
 static bool find_targets(Arena *a, Output *o, int n) {

@@ -23,5 +23,7 @@ bool write_files(const OutputFile *files, int n);
  * place of `path`.  Changes nothing. */
 bool write_file_possible(const char *path);
 bool write_file(const char *path, bool (*write)(FILE *f, void *user), void *user);
+/* A file that the command reads: no output of it may replace that one.  A path that leads to no file is left out. */
+void write_file_keeps(const char *path);
 
 #endif
