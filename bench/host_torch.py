@@ -3,18 +3,18 @@
 host_torch.py CASE THREADS [NAME=VALUE ..], the names being those of the program's dims.  Plain SGD, f32, random inputs; of several
 ways to write the same the one whose step is fastest here.  With one thread, the seconds are the processor's."""
 import sys
-import time
 import warnings
 
 import torch
 from torch import nn
 from torch.nn import functional as F
 
+from torch_step import serve, trainer
+
 warnings.filterwarnings("ignore")
 case, threads = sys.argv[1], int(sys.argv[2])
 dims = dict(given.split("=") for given in sys.argv[3:])
 torch.set_num_threads(threads)
-now = time.process_time if threads == 1 else time.perf_counter
 
 
 def dim(name, otherwise):
@@ -112,30 +112,6 @@ def gat():
     yield "index_add", p, loss
 
 
-def trainer(parameters, loss_of):
-    optimizer = torch.optim.SGD(parameters, lr=0.1)
-
-    def step():
-        start = now()
-        optimizer.zero_grad(set_to_none=True)
-        loss = loss_of()
-        loss.backward()
-        optimizer.step()
-        seconds = now() - start
-        if not torch.isfinite(loss):
-            sys.exit("host_torch: the loss is not finite")
-        return seconds
-
-    step()  # warms up
-    return step
-
-
 torch.manual_seed(1)
-candidates = {name: trainer(parameters, loss_of) for name, parameters, loss_of in globals()[case]()}
-best = min(candidates, key=lambda name: min(candidates[name]() for _ in range(2)))
-step = candidates[best]
-candidates.clear()
-print(f"host_torch: {torch.__version__}, {torch.get_num_threads()} threads, {case}: {best}", file=sys.stderr)
-print("ready", flush=True)
-for _ in sys.stdin:
-    print(f"{step():.6f}", flush=True)
+serve(f"host_torch: {case}", {way: trainer("host_torch", threads, torch.optim.SGD(parameters, lr=0.1), loss_of)
+                              for way, parameters, loss_of in globals()[case]()})

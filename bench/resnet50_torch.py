@@ -4,14 +4,14 @@ resnet50_torch.py BATCH SIZE THREADS.  The model of examples/resnet50/resnet50.d
 convolution), momentum 0.9, one random batch, f32, in the memory format in which a step is faster here.  With one
 thread, the seconds are the processor's."""
 import sys
-import time
 
 import torch
 from torch import nn
 
+from torch_step import serve, trainer
+
 batch, size, threads = (int(x) for x in sys.argv[1:4])
 torch.set_num_threads(threads)
-now = time.process_time if threads == 1 else time.perf_counter
 
 
 def conv_norm(inputs, outputs, span, stride=1):
@@ -45,33 +45,13 @@ def resnet50():
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, 1000))
 
 
-def trainer(memory_format):
+def in_format(memory_format):
     model = resnet50().train().to(memory_format=memory_format)
     image = torch.rand(batch, 3, size, size).mul_(2).sub_(1).contiguous(memory_format=memory_format)
     label = torch.randint(0, 1000, (batch,))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-
-    def step():
-        start = now()
-        optimizer.zero_grad(set_to_none=True)
-        loss = nn.functional.cross_entropy(model(image), label)
-        loss.backward()
-        optimizer.step()
-        seconds = now() - start
-        if not torch.isfinite(loss):
-            sys.exit("resnet50_torch: the loss is not finite")
-        return seconds
-
-    step()  # warms up
-    return step
+    return trainer("resnet50_torch", threads, optimizer, lambda: nn.functional.cross_entropy(model(image), label))
 
 
 torch.manual_seed(1)
-candidates = {name: trainer(getattr(torch, name)) for name in ("contiguous_format", "channels_last")}
-best = min(candidates, key=lambda name: candidates[name]())
-step = candidates[best]
-candidates.clear()
-print(f"resnet50_torch: {torch.__version__}, {torch.get_num_threads()} threads, {best}", file=sys.stderr)
-print("ready", flush=True)
-for _ in sys.stdin:
-    print(f"{step():.6f}", flush=True)
+serve("resnet50_torch", {name: in_format(getattr(torch, name)) for name in ("contiguous_format", "channels_last")})

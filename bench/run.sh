@@ -273,7 +273,8 @@ bench_fusion_host() {
     grep -v '^#' "$src/bench/host/cases.txt" >"$work/cases"
     while read -r case model dims; do
         [ -z "${CASE:-}" ] || [ "$CASE" = "$case" ] || continue
-        "$fusec" "$src/bench/host/$model.dsl" ${dims:+-D $dims} --entry=step -o "$work/$model.o"
+        "$fusec" "$src/bench/host/$model.dsl" ${dims:+-D $dims} --entry=step -o "$work/$model.o" ||
+            { echo "bench: $case is not compiled" >&2; continue; }
         link "$work/versus" versus -DMODEL="$model" "$work/$model.o"
         result=$("$work/versus" --rounds 7 --threads "$threads" "$python" "$src/bench/host_torch.py" "$model" "$threads" $dims </dev/null)
         figure "fusion.host.$case.seconds" "${result% *}" s

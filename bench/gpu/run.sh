@@ -119,9 +119,11 @@ if [ "$("$run" --version 2>/dev/null)" != "fusec_gpu_run 1" ]; then
     # built on another kind of system: build all of it here
     run=$work/fusec_gpu_run
     cc -O2 -Isrc -o "$run" src/bench/gpu/*.c src/runtime/common/*.c src/runtime/cuda/*.c -lm -ldl || { fail "no compiler builds the launcher"; exit 1; }
-    for d in $(cut -d' ' -f1 "$pack/cases.txt" | sed "s#.*#$pack/sm_*/&#"); do
-        [ ! -e "$d/model.c" ] || cc -O0 -shared -fPIC -o "$d/model.so" "$d/model.c" -ldl || fail "$d cannot be built"
-    done
+    while read -r name _; do
+        for d in "$pack"/sm_*/"$name"; do
+            [ ! -e "$d/model.c" ] || cc -O0 -shared -fPIC -o "$d/model.so" "$d/model.c" -ldl || fail "$d cannot be built"
+        done
+    done <"$pack/cases.txt"
 fi
 calibrate=$here/bin/fusec_gpu_calibrate
 if [ "$("$calibrate" --version 2>/dev/null)" != "fusec_gpu_calibrate 1" ]; then
