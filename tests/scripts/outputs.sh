@@ -139,6 +139,10 @@ cp m.dsl same.c && cp m.dsl same.h && ln -s ../m.dsl far/same.c
 refused same.c same.c -o same.c
 refused same.h same.h -o same.c
 refused m.dsl m.dsl -o far/same.c
+ln m.dsl other.c && "$FUSEC" m.dsl -o other.c || fail "another name of the program's file"
+grep -q '^model m' m.dsl || fail "the program is gone by another name"
+cp same.c linked.c && ln linked.c kept.c
+refused linked.c linked.c -o linked.c
 printf 'fn twice(x) { return x * 2 }\n' >used.h
 printf 'use "used.h"\nmodel m {\n    input x : f32[4]\n    output y = twice(x)\n}\n' >used.dsl
 refused used.h used.dsl -o used.c

@@ -61,8 +61,8 @@ static void print_help(void) {
                  table[i].argument ? table[i].argument : "");
         printf("  %-22s %s\n", left, table[i].help);
     }
-    puts("  --help, --version\n\nThe language: docs/language.md.  Exit status: 0 done, 1 errors in the program or its "
-         "data, 2 usage.");
+    puts("  --help, --version\n\nThe language: docs/language.md.  Exit status: 0 done, 1 errors in the program, its "
+         "data or files, 2 usage, 3 out of memory, 130 training was interrupted.");
 }
 
 static void print_passes(void) {

@@ -1,7 +1,7 @@
 /* --inputs FILE: the inputs of one call. */
 #include "tools/fusec/run.h"
-#include "tools/fusec/write_file.h"
 #include "ir/memory.h"
+#include "tools/fusec/write_file.h"
 #include <stdlib.h>
 #include <string.h>
 

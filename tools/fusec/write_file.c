@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -59,8 +60,13 @@ static int own_stream(const char *path) {
     return -1;
 }
 
+/* What the command reads: the file, and the name under which it stands where it has several. */
+typedef struct ReadFile {
+    struct stat stat;
+    char *name;
+} ReadFile;
 static struct {
-    struct stat *at;
+    ReadFile *at;
     size_t n;
 } read_files;
 
@@ -69,14 +75,20 @@ static bool same_file(const struct stat *a, const struct stat *b) { return a->st
 void write_file_keeps(const char *path) {
     struct stat s;
     if (stat(path, &s) || !S_ISREG(s.st_mode)) return;
-    read_files.at = memory_resize(read_files.at, (read_files.n + 1) * sizeof s);
-    read_files.at[read_files.n++] = s;
+    read_files.at = memory_resize(read_files.at, (read_files.n + 1) * sizeof *read_files.at);
+    read_files.at[read_files.n++] = (ReadFile){s, s.st_nlink > 1 ? realpath(path, NULL) : NULL};
 }
 
-static bool is_read(const struct stat *s) {
-    for (size_t i = 0; i < read_files.n; i++)
-        if (same_file(&read_files.at[i], s)) return true;
-    return false;
+/* Of several names only that one: a file under another is replaced, not written into. */
+static bool is_read(const char *path, const struct stat *s) {
+    char *name = s->st_nlink > 1 ? realpath(path, NULL) : NULL;
+    bool found = false;
+    for (size_t i = 0; i < read_files.n && !found; i++) {
+        const ReadFile *f = &read_files.at[i];
+        found = same_file(&f->stat, s) && (!name || !f->name || !strcmp(name, f->name));
+    }
+    free(name);
+    return found;
 }
 
 static bool find_target(Arena *a, Output *o) {
@@ -85,7 +97,7 @@ static bool find_target(Arena *a, Output *o) {
     if (stat(path, &s) == 0) {
         if (S_ISDIR(s.st_mode)) return fail(o, strerror(EISDIR));
         if (!S_ISREG(s.st_mode) || own_stream(path) >= 0) return true; /* a pipe, a terminal: nothing to keep */
-        if (is_read(&s)) return fail(o, "this command reads it; name another file");
+        if (is_read(path, &s)) return fail(o, "this command reads it; name another file");
         o->old = s;
     }
     o->target = follow(a, path);
