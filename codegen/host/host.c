@@ -5,6 +5,7 @@
 #include "codegen/host/manifest.h"
 #include "codegen/llvm/emit_math.h"
 #include "codegen/llvm/machine.h"
+#include "codegen/schedule/micro_side.h"
 #include "ir/memory.h"
 #include "ir/target.h"
 #include <llvm-c/LLJIT.h>
@@ -20,7 +21,7 @@ static const char PIPELINE[] =
 /* LLVM's C interface says nothing of caches: they are a server core's, whatever the processor.  A way is a page, since addresses
  * are looked up beside translation. */
 static HostMachine describe(LLVMTargetMachineRef t) {
-    HostMachine m = {.vector = 4, .registers = 16, .line = 64, .way = 4096, .l1 = 32 << 10, .l3 = 8 << 20};
+    HostMachine m = {.vector = 4, .registers = 16, .line = 4 * MICRO_LINE, .way = 4096, .l1 = 32 << 10, .l3 = 8 << 20};
     m.l2 = target_find("host")->fast_bytes;
     char *triple = memory_given(LLVMGetTargetMachineTriple(t));
     const bool arm = strncmp(triple, "aarch64", 7) == 0;
@@ -152,7 +153,7 @@ HostProducts *host_products(Arena *a, const Module *m, const HostOptions *o, cha
     HostProducts *products = ARENA_ARRAY(a, HostProducts, m->kernels.n + 1);
     *error = NULL;
     for (int i = 0; i < m->kernels.n && !*error; i++) {
-        const KernelPlan at = kernel_plan(a, m->kernels.at[i], &machine);
+        const HostPlan at = host_plan(a, m->kernels.at[i], &machine);
         const FormPlans plans = form_plan_all(&at);
         HostProducts *p = &products[i];
         if (plans.no) *error = does_not_fit(m->kernels.at[i], plans.no);

@@ -352,7 +352,7 @@ static void walk_programs(KernelWalk *w) {
 }
 
 HostKernel host_emit_kernel(const Emit *e, Arena *a, const Kernel *k, const char *name, const HostMachine *m) {
-    const KernelPlan plan = kernel_plan(a, k, m);
+    const HostPlan plan = host_plan(a, k, m);
     KernelWalk w = {.group = -1, .ke = {.e = e, .plan = &plan, .k = k, .v = plan.v, .arena = a}, .plans = form_plan_all(&plan)};
     if (w.plans.no) return (HostKernel){.no = w.plans.no};
     LLVMTypeRef params[4] = {e->ptr, e->ptr, e->i64, e->i64};

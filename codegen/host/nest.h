@@ -14,7 +14,7 @@
 
 typedef struct KernelEmit {
     const Emit *e;
-    const KernelPlan *plan;
+    const HostPlan *plan;
     const Kernel *k; /* the plan's, as are these */
     Values *v;
     Arena *arena;

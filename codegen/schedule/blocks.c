@@ -33,21 +33,21 @@ enum {
 };
 
 /* Is every element a number of bf16, held as f32? */
-static bool is_bf16(const KernelPlan *kp, int value) {
+static bool is_bf16(const HostPlan *kp, int value) {
     const Inst *def = kp->v->value[value].def;
     if (kp->k->types.at[value].dtype == DT_BF16) return true;
     const bool same = def && (def->kind == TI_STAGE || (def->kind == TI_ELEMENT && def->op == OP_CAST));
     return same && kp->k->types.at[value].dtype == DT_F32 && is_bf16(kp, def->in[0]);
 }
 
-int bf16_converted(const KernelPlan *kp, int value) {
+int bf16_converted(const HostPlan *kp, int value) {
     const ValueInfo *info = &kp->v->value[value];
     const Inst *def = info->def;
     const bool casts = !info->kept && def && def->kind == TI_ELEMENT && def->op == OP_CAST;
     return casts && is_bf16(kp, value) && is_bf16(kp, def->in[0]) ? def->in[0] : value;
 }
 
-bool dot_in_pairs(const KernelPlan *kp, const Inst *dot) {
+bool dot_in_pairs(const HostPlan *kp, const Inst *dot) {
     return kp->machine->pairs && is_bf16(kp, dot->in[0]) && is_bf16(kp, dot->in[1]);
 }
 
@@ -147,7 +147,7 @@ const Inst *blocks_load(const BlocksPlan *d, int value) {
 }
 
 bool blocks_plain_load(const BlocksPlan *d, int value, const TileType *across, FactorInPlace *direct) {
-    const KernelPlan *kp = d->at;
+    const HostPlan *kp = d->at;
     const Inst *load = blocks_load(d, value);
     if (!load || across->n_axes > 1 || d->over.n_axes != 1) return false;
     for (int i = 0; i < load->n_index; i++)

@@ -17,7 +17,7 @@ typedef struct FactorInPlace {
 enum { INNER_ROWS = 7 }; /* most of inner products */
 
 typedef struct BlocksPlan {
-    const KernelPlan *at;
+    const HostPlan *at;
     const Inst *dot;
     const Storage *c;
     int x, y; /* values: rows x k, k x columns */

@@ -18,7 +18,7 @@
 #include "codegen/schedule/channel.h"
 
 /* ---- roles ------------------------------------------------------------------------------------------------------- */
-static bool has_stride(const KernelPlan *kp, const Window *w, int axis, int64_t stride) {
+static bool has_stride(const HostPlan *kp, const Window *w, int axis, int64_t stride) {
     int64_t coef;
     return access_affine(kp->k, w->load, axis, &coef) && coef == stride;
 }
@@ -48,7 +48,7 @@ static bool find_within(ChannelPlan *d) {
 
 /* X has every axis of C and the sum, but that of a group's results; Y all but the rows. */
 static bool classify(ChannelPlan *d) {
-    const KernelPlan *kp = d->at;
+    const HostPlan *kp = d->at;
     const Kernel *k = kp->k;
     const int lanes = d->c->joint ? 2 : 1; /* axes */
     if (d->c->n < 2 || d->c->n < lanes || d->c->dtype != DT_F32) return false;

@@ -22,7 +22,7 @@ typedef struct BlockRange {
 } BlockRange;
 
 typedef struct ChannelPlan {
-    const KernelPlan *at;
+    const HostPlan *at;
     const Inst *dot;
     const Storage *c;
     int v, x, y; /* the axis of groups, of one channel where these are depthwise; values */

@@ -11,7 +11,7 @@ typedef struct Split {
 } Split;
 
 typedef struct DirectPlan {
-    const KernelPlan *at;
+    const HostPlan *at;
     const Inst *dot;
     const Storage *c;
     int x, y;

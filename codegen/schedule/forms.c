@@ -31,14 +31,14 @@ bool form_sums_at_once(const FormPlan *p) {
 }
 
 /* The form, if it fits. */
-static FormPlan *plan_by(const KernelPlan *at, const Inst *dot, int storage, HostForm f) {
+static FormPlan *plan_by(const HostPlan *at, const Inst *dot, int storage, HostForm f) {
     FormPlan *p = ARENA_NEW(at->arena, FormPlan);
-    *p = (FormPlan){.at = at, .dot = dot, .storage = storage, .form = f, .s = dot->host};
+    *p = (FormPlan){.at = at, .dot = dot, .storage = storage, .c = at->v->storage.at[storage], .form = f, .s = dot->host};
     p->fits = form[f].plan(p);
     return p;
 }
 
-FormPlan *form_choose(const KernelPlan *at, const Inst *dot, int storage) {
+FormPlan *form_choose(const HostPlan *at, const Inst *dot, int storage) {
     const double MARGIN = 0.9; /* one that stands behind has to be faster by more than the model knows */
     FormPlan *of[N_HOST_FORMS], *best = NULL;
     if (by_is_host_form(dot->by)) {
@@ -122,13 +122,13 @@ bool loops_plan(FormPlan *p) {
 }
 
 /* ---- all of a kernel --------------------------------------------------------------------------------------------- */
-KernelPlan kernel_plan(Arena *a, const Kernel *k, const HostMachine *m) {
-    const KernelPlan kp = {.k = k, .machine = m, .v = ARENA_NEW(a, Values), .arena = a};
+HostPlan host_plan(Arena *a, const Kernel *k, const HostMachine *m) {
+    const HostPlan kp = {.k = k, .machine = m, .v = ARENA_NEW(a, Values), .arena = a};
     values_plan(kp.v, a, k, m->vector);
     return kp;
 }
 
-static void plan_block(const KernelPlan *at, const Block *b, FormPlans *plans) {
+static void plan_block(const HostPlan *at, const Block *b, FormPlans *plans) {
     for (int n = 0; n < b->n; n++) {
         const Inst *i = b->at[n];
         plan_block(at, &i->body, plans);
@@ -139,7 +139,7 @@ static void plan_block(const KernelPlan *at, const Block *b, FormPlans *plans) {
     }
 }
 
-FormPlans form_plan_all(const KernelPlan *at) {
+FormPlans form_plan_all(const HostPlan *at) {
     FormPlans plans = {.no = NULL};
     plan_block(at, &at->k->body, &plans);
     form_find_starts(&plans, at);
@@ -169,7 +169,7 @@ static void decide(const Block *b, FormPlan *const **next) {
 
 void form_schedule(Arena *a, Kernel *k, const HostMachine *m) {
     undecide(&k->body);
-    const KernelPlan at = kernel_plan(a, k, m);
+    const HostPlan at = host_plan(a, k, m);
     const FormPlans plans = form_plan_all(&at);
     FormPlan *const *next = plans.of.at;
     decide(&k->body, &next);

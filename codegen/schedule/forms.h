@@ -12,9 +12,10 @@ typedef enum HostForm {
 } HostForm;
 
 typedef struct FormPlan {
-    const KernelPlan *at;
+    const HostPlan *at;
     const Inst *dot;
     int storage; /* of C */
+    Storage c;   /* which lies so; Values may get more of them while code is emitted */
     HostForm form;
     bool fits;
     HostSchedule s; /* what the dot says, and when all is chosen, all */
@@ -31,7 +32,7 @@ typedef struct FormPlan {
 } FormPlan;
 
 /* The form that the dot is `by`, or else the cheapest; NULL: that form does not fit. */
-FormPlan *form_choose(const KernelPlan *at, const Inst *dot, int storage);
+FormPlan *form_choose(const HostPlan *at, const Inst *dot, int storage);
 
 /* The plans of a kernel's dots, in the order of its text. */
 typedef struct FormPlans {
@@ -39,9 +40,9 @@ typedef struct FormPlans {
     const Inst *no; /* a dot that cannot be made as it says; NULL: all can */
 } FormPlans;
 /* Whole plans: of which nothing is left to be decided. */
-FormPlans form_plan_all(const KernelPlan *at);
+FormPlans form_plan_all(const HostPlan *at);
 /* starts.c: which dots begin from zero, and where those write. */
-void form_find_starts(FormPlans *plans, const KernelPlan *at);
+void form_find_starts(FormPlans *plans, const HostPlan *at);
 
 /* Writes into each dot how it is made: form, blocks, ways of the factors, start. */
 void form_schedule(Arena *a, Kernel *k, const HostMachine *m);
@@ -66,7 +67,7 @@ static inline bool form_way(FactorWay *field, FactorWay chosen, unsigned allowed
     return allowed >> *field & 1;
 }
 
-static inline const Storage *form_storage(const FormPlan *p) { return &p->at->v->storage.at[p->storage]; }
+static inline const Storage *form_storage(const FormPlan *p) { return &p->c; }
 
 /* The roles of the axes of a matrix product: rows are X's and C's, columns Y's and C's trailing ones, sums of both
  * factors. */

@@ -20,20 +20,20 @@ static void score(AxisScore *s, int weight, int64_t coef) {
     if (s->stride == 0) s->stride = coef < 0 ? -coef : coef;
 }
 
-static void score_access(const KernelPlan *kp, const Inst *i, int weight, AxisScore *s) {
+static void score_access(const HostPlan *kp, const Inst *i, int weight, AxisScore *s) {
     for (int x = 0; x < kp->k->axes.n; x++) {
         int64_t coef;
         if (access_affine(kp->k, i, x, &coef)) score(&s[x], weight, coef);
     }
 }
 
-static void score_storage(const KernelPlan *kp, int storage, int weight, AxisScore *s) {
+static void score_storage(const HostPlan *kp, int storage, int weight, AxisScore *s) {
     const Storage *m = &kp->v->storage.at[storage];
     for (int i = 0; i < m->n; i++) score(&s[m->axis[i]], weight, m->stride[i]);
 }
 
 /* Everything that value reads in this nest. */
-static void score_value(const KernelPlan *kp, int value, bool *seen, AxisScore *s) {
+static void score_value(const HostPlan *kp, int value, bool *seen, AxisScore *s) {
     const ValueInfo *info = &kp->v->value[value];
     if (seen[value]) return;
     seen[value] = true;
@@ -44,7 +44,7 @@ static void score_value(const KernelPlan *kp, int value, bool *seen, AxisScore *
 }
 
 /* Is some load of the kernel contiguous along the axis? */
-static bool loads_along(const KernelPlan *kp, const Block *b, int axis) {
+static bool loads_along(const HostPlan *kp, const Block *b, int axis) {
     int64_t coef;
     for (int i = 0; i < b->n; i++) {
         const Inst *inst = b->at[i];
@@ -55,7 +55,7 @@ static bool loads_along(const KernelPlan *kp, const Block *b, int axis) {
 }
 
 /* Does some load of rows that an index picks take one element of each along the axis? */
-static bool picked_apart(const KernelPlan *kp, const Block *b, int axis) {
+static bool picked_apart(const HostPlan *kp, const Block *b, int axis) {
     for (int i = 0; i < b->n; i++) {
         const Inst *inst = b->at[i];
         const bool picks = inst->kind == TI_LOAD && subscripts_gather(inst);
@@ -69,7 +69,7 @@ static bool picked_apart(const KernelPlan *kp, const Block *b, int axis) {
 /* How good an axis is as the innermost: a summed one that is contiguous in memory, unless it is shorter than a vector
  * (the window of a pooling) or a table's rows would be read across; then another one that is contiguous; then that
  * window. */
-static int worth_as_inner(const KernelPlan *kp, int axis, bool summed) {
+static int worth_as_inner(const HostPlan *kp, int axis, bool summed) {
     enum { VECTOR = 8 };
     if (!loads_along(kp, &kp->k->body, axis)) return 0;
     if (!summed) return 2;
@@ -79,7 +79,7 @@ static int worth_as_inner(const KernelPlan *kp, int axis, bool summed) {
 /* A nest that sums: the order of its additions must follow from the sum and from what the kernel reads, not from what
  * else it keeps or stores, so that a value recomputed from the same reads is the same to the bit.  Axes stand as the
  * kernel names them; innermost is the last of the best. */
-static int sum_order(const KernelPlan *kp, const TileType *axes, int n, const LoopSink *sinks, int8_t *order) {
+static int sum_order(const HostPlan *kp, const TileType *axes, int n, const LoopSink *sinks, int8_t *order) {
     int count = 0, best = -1, most = 0;
     for (int i = 0; i < axes->n_axes; i++) {
         const int axis = axes->axis[i];
@@ -98,7 +98,7 @@ static int sum_order(const KernelPlan *kp, const TileType *axes, int n, const Lo
     return count;
 }
 
-int loop_order(const KernelPlan *kp, const TileType *axes, int n, const LoopSink *sinks, int8_t *order) {
+int loop_order(const HostPlan *kp, const TileType *axes, int n, const LoopSink *sinks, int8_t *order) {
     AxisScore s[MAX_AXES] = {0};
     bool *seen = ARENA_ARRAY(kp->arena, bool, kp->k->types.n + 1);
     for (int i = 0; i < n; i++)
@@ -135,11 +135,11 @@ int loop_order(const KernelPlan *kp, const TileType *axes, int n, const LoopSink
     return count;
 }
 
-int pack_order(const KernelPlan *kp, const TileType *axes, int value, int8_t *order) {
+int pack_order(const HostPlan *kp, const TileType *axes, int value, int8_t *order) {
     return loop_order(kp, axes, 1, &(LoopSink){.kind = SINK_PACK, .value = value}, order);
 }
 
-bool packs_along(const KernelPlan *kp, const TileType *axes, int value, const TileType *group) {
+bool packs_along(const HostPlan *kp, const TileType *axes, int value, const TileType *group) {
     int8_t order[MAX_TILE_AXES];
     const int n = pack_order(kp, axes, value, order);
     return n > 0 && tile_type_has(group, order[n - 1]);

@@ -19,23 +19,24 @@ typedef struct HostMachine {
 } HostMachine;
 
 /* A kernel on a machine, and what is stored of it.  All of it outlives what is planned from it. */
-typedef struct KernelPlan {
+typedef struct HostPlan {
     const Kernel *k;
     const HostMachine *machine;
     Values *v;
     Arena *arena;
-} KernelPlan;
+} HostPlan;
 
-KernelPlan kernel_plan(Arena *a, const Kernel *k, const HostMachine *m);
+HostPlan host_plan(Arena *a, const Kernel *k, const HostMachine *m); /* forms.c */
 
 /* Lines half a way of the innermost cache apart, or whole ways, fall into so few of its sets that few of them stay. */
 static inline bool in_few_sets(const HostMachine *m, int64_t bytes) { return bytes && bytes % (m->way / 2) == 0; }
 
+/* ---- blocks.c ---- */
 /* What the cast that makes the value has for its operand, if nothing is rounded: bf16 in one type or the other; else
  * the value. */
-int bf16_converted(const KernelPlan *kp, int value);
+int bf16_converted(const HostPlan *kp, int value);
 /* Its factors are bf16 in f32, and the machine multiplies pairs of them. */
-bool dot_in_pairs(const KernelPlan *kp, const Inst *dot);
+bool dot_in_pairs(const HostPlan *kp, const Inst *dot);
 
 /* ---- order.c ---- */
 typedef enum {
@@ -55,11 +56,11 @@ typedef struct LoopSink {
 } LoopSink;
 
 /* Order of the axes of a nest, outermost first; returns their number. */
-int loop_order(const KernelPlan *kp, const TileType *axes, int n, const LoopSink *sinks, int8_t *order);
+int loop_order(const HostPlan *kp, const TileType *axes, int n, const LoopSink *sinks, int8_t *order);
 /* The same of a nest that packs the value. */
-int pack_order(const KernelPlan *kp, const TileType *axes, int value, int8_t *order);
+int pack_order(const HostPlan *kp, const TileType *axes, int value, int8_t *order);
 /* Does that nest run along an axis of `group` innermost? */
-bool packs_along(const KernelPlan *kp, const TileType *axes, int value, const TileType *group);
+bool packs_along(const HostPlan *kp, const TileType *axes, int value, const TileType *group);
 bool sink_reduces(const LoopSink *s);
 bool sink_reduces_axis(const LoopSink *s, int axis);
 

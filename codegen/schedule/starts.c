@@ -5,7 +5,7 @@
 #include "codegen/schedule/forms.h"
 
 typedef struct Starts {
-    const KernelPlan *at;
+    const HostPlan *at;
     const FormPlans *plans;
 } Starts;
 
@@ -101,7 +101,7 @@ static void find(const Starts *s, const Block *b) {
     }
 }
 
-void form_find_starts(FormPlans *plans, const KernelPlan *at) {
+void form_find_starts(FormPlans *plans, const HostPlan *at) {
     const Starts s = {at, plans};
     for (int i = 0; i < plans->of.n; i++) plans->of.at[i]->s.start = START_ADDS;
     find(&s, &at->k->body);

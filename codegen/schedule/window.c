@@ -50,7 +50,7 @@ void window_strides(const Kernel *k, const Window *w, int64_t stride[MAX_AXES]) 
     }
 }
 
-int64_t window_elements(const KernelPlan *kp, const Window *w) {
+int64_t window_elements(const HostPlan *kp, const Window *w) {
     const WindowBox b = window_box(kp->k, w);
     return b.stride[0] * b.extent[0] + 2 * kp->machine->vector;
 }

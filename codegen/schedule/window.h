@@ -32,14 +32,14 @@ typedef struct Window {
 
 /* Whether `value` is such a load, not kept, of f32, whose conditions are ranges: of subscripts if `own`, so that it
  * can be packed. */
-bool window_find(const KernelPlan *kp, int value, bool own, Window *w);
+bool window_find(const HostPlan *kp, int value, bool own, Window *w);
 /* The conditions alone; pairs: of a load of bf16 that may be converted. */
-bool window_find_ranges(const KernelPlan *kp, int value, bool pairs, Window *w);
+bool window_find_ranges(const HostPlan *kp, int value, bool pairs, Window *w);
 
 /* The same of a load of bf16 that is converted, if its elements are pairs along one of the axes `over`, which has an
  * even number of lanes, is the last subscript alone and has no condition: pitch and offset then count pairs, as do the
  * strides of its place. */
-bool window_find_pairs(const KernelPlan *kp, int value, const TileType *over, Window *w);
+bool window_find_pairs(const HostPlan *kp, int value, const TileType *over, Window *w);
 
 /* A subscript that a row's or column's axis and a summed one share. */
 bool window_slides(const Kernel *k, const Window *w, const TileType *kept, const TileType *over);
@@ -64,6 +64,6 @@ WindowBox window_box(const Kernel *k, const Window *w);
 /* From one lane of each axis to the next in it. */
 void window_strides(const Kernel *k, const Window *w, int64_t stride[MAX_AXES]);
 /* Elements of memory that it needs. */
-int64_t window_elements(const KernelPlan *kp, const Window *w);
+int64_t window_elements(const HostPlan *kp, const Window *w);
 
 #endif

@@ -17,13 +17,13 @@ static bool is_uniform(const Index *x) {
 static bool is_comparison(Op op) { return op == OP_LT || op == OP_LE || op == OP_GT || op == OP_GE; }
 
 /* The index expression that a value is; NULL: none. */
-static const Index *index_of(const KernelPlan *kp, int value) {
+static const Index *index_of(const HostPlan *kp, int value) {
     const Inst *i = kp->v->value[value].def;
     if (i->kind == TI_INDEX) return i->index[0];
     return i->kind == TI_CONST ? index_const(kp->arena, (int64_t)i->value) : NULL;
 }
 
-static bool add_ranges(const KernelPlan *kp, int value, Window *w) {
+static bool add_ranges(const HostPlan *kp, int value, Window *w) {
     const Inst *i = kp->v->value[value].def;
     if (i->kind != TI_ELEMENT) return false;
     if (i->op == OP_AND) return add_ranges(kp, i->in[0], w) && add_ranges(kp, i->in[1], w);
@@ -42,7 +42,7 @@ static int subscript_of(const Window *w, const Range *r) {
 
 /* ---- subscripts -------------------------------------------------------------------------------------------------- */
 /* By falling pitch. */
-static bool add_subscript(const KernelPlan *kp, Window *w, const Index *x, int64_t pitch) {
+static bool add_subscript(const HostPlan *kp, Window *w, const Index *x, int64_t pitch) {
     if (w->rank == MAX_WINDOW || pitch <= 0) return false;
     int at = w->rank++;
     for (; at > 0 && w->pitch[at - 1] < pitch; at--) {
@@ -72,7 +72,7 @@ static Linear linear_of(const Index *x) {
 }
 
 /* x is a multiple of the range's expression in all of that one's axes: takes it out. */
-static bool take_range(const KernelPlan *kp, Window *w, const Range *r, Linear *x, int64_t stride) {
+static bool take_range(const HostPlan *kp, Window *w, const Range *r, Linear *x, int64_t stride) {
     const Linear e = linear_of(r->x);
     int64_t times = 0;
     for (int a = 0; a < kp->k->axes.n; a++) {
@@ -91,7 +91,7 @@ static int64_t magnitude(int64_t x) { return x < 0 ? -x : x; }
 
 /* The axes that are left, those of steps that are alike together: any grouping is right, a good one makes a small box.
  */
-static bool take_rest(const KernelPlan *kp, Window *w, Linear *x, int64_t stride) {
+static bool take_rest(const HostPlan *kp, Window *w, Linear *x, int64_t stride) {
     enum { ALIKE = 8 };
     for (;;) {
         int64_t unit = 0;
@@ -110,7 +110,7 @@ static bool take_rest(const KernelPlan *kp, Window *w, Linear *x, int64_t stride
 }
 
 /* A buffer's subscript stays what it is unless ranges are of parts of it. */
-static bool split_subscript(const KernelPlan *kp, Window *w, const Index *x, int64_t stride) {
+static bool split_subscript(const HostPlan *kp, Window *w, const Index *x, int64_t stride) {
     for (int r = 0; r < w->n_ranges; r++)
         if (index_equal(w->range[r].x, x)) return add_subscript(kp, w, x, stride);
     Linear l = linear_of(x);
@@ -121,7 +121,7 @@ static bool split_subscript(const KernelPlan *kp, Window *w, const Index *x, int
     return take_rest(kp, w, &l, stride);
 }
 
-static bool find_subscripts(const KernelPlan *kp, Window *w) {
+static bool find_subscripts(const HostPlan *kp, Window *w) {
     const Buffer *b = &kp->k->buffers.at[w->load->buffer];
     for (int d = 0; d < w->load->n_index; d++)
         if (!split_subscript(kp, w, w->load->index[d], b->stride[d])) return false;
@@ -130,7 +130,7 @@ static bool find_subscripts(const KernelPlan *kp, Window *w) {
     return w->rank > 0 && w->pitch[w->rank - 1] == 1;
 }
 
-static bool find(const KernelPlan *kp, int value, DType dtype, bool own, Window *w) {
+static bool find(const HostPlan *kp, int value, DType dtype, bool own, Window *w) {
     const ValueInfo *info = &kp->v->value[value];
     const Inst *i = info->def;
     if (info->kept || !i || i->kind != TI_LOAD || kp->k->buffers.at[i->buffer].dtype != dtype) return false;
@@ -141,7 +141,7 @@ static bool find(const KernelPlan *kp, int value, DType dtype, bool own, Window 
     return !own || find_subscripts(kp, w);
 }
 
-bool window_find(const KernelPlan *kp, int value, bool own, Window *w) { return find(kp, value, DT_F32, own, w); }
+bool window_find(const HostPlan *kp, int value, bool own, Window *w) { return find(kp, value, DT_F32, own, w); }
 
 static bool even_lanes(const Axis *a) {
     return dim_is_fixed(a->extent) && a->extent.bound % 2 == 0 && (a->step % 2 == 0 || a->step >= a->extent.bound);
@@ -153,16 +153,16 @@ static int only_axis(const Index *x) {
     return plain ? x->term[0].atom.id : -1;
 }
 
-static int converted(const KernelPlan *kp, int value) {
+static int converted(const HostPlan *kp, int value) {
     const int from = bf16_converted(kp, value);
     return from == value ? value : converted(kp, from);
 }
 
-bool window_find_ranges(const KernelPlan *kp, int value, bool pairs, Window *w) {
+bool window_find_ranges(const HostPlan *kp, int value, bool pairs, Window *w) {
     return pairs ? find(kp, converted(kp, value), DT_BF16, false, w) : window_find(kp, value, false, w);
 }
 
-bool window_find_pairs(const KernelPlan *kp, int value, const TileType *over, Window *w) {
+bool window_find_pairs(const HostPlan *kp, int value, const TileType *over, Window *w) {
     enum { LEAST = 4 }; /* lanes: fewer are no smaller step than the next axis may have */
     if (!find(kp, converted(kp, value), DT_BF16, true, w)) return false;
     const int last = w->rank - 1, axis = only_axis(w->subscript[last]);
