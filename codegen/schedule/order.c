@@ -66,11 +66,12 @@ static bool picked_apart(const HostPlan *kp, const Block *b, int axis) {
     return false;
 }
 
+enum { VECTOR = 8 }; /* elements: of a short one */
+
 /* How good an axis is as the innermost: a summed one that is contiguous in memory, unless it is shorter than a vector
  * (the window of a pooling) or a table's rows would be read across; then another one that is contiguous; then that
  * window. */
 static int worth_as_inner(const HostPlan *kp, int axis, bool summed) {
-    enum { VECTOR = 8 };
     if (!loads_along(kp, &kp->k->body, axis)) return 0;
     if (!summed) return 2;
     return kp->k->axes.at[axis].extent.bound < VECTOR || picked_apart(kp, &kp->k->body, axis) ? 1 : 3;
@@ -78,9 +79,12 @@ static int worth_as_inner(const HostPlan *kp, int axis, bool summed) {
 
 /* A nest that sums: the order of its additions must follow from the sum and from what the kernel reads, not from what
  * else it keeps or stores, so that a value recomputed from the same reads is the same to the bit.  Axes stand as the
- * kernel names them; innermost is the last of the best. */
+ * kernel names them; innermost is the last of the best.  Where nothing is read along any, what is summed was computed here: then
+ * lanes are sums, not terms of one, of few terms: each is added by itself, and of 128 times 0.1 the sum is 1e-6 off. */
 static int sum_order(const HostPlan *kp, const TileType *axes, int n, const LoopSink *sinks, int8_t *order) {
-    int count = 0, best = -1, most = 0;
+    enum { FEW_TERMS = 128 };
+    int count = 0, best = -1, most = 0, beside = -1;
+    int64_t terms = 1;
     for (int i = 0; i < axes->n_axes; i++) {
         const int axis = axes->axis[i];
         bool summed = false;
@@ -88,8 +92,11 @@ static int sum_order(const HostPlan *kp, const TileType *axes, int n, const Loop
         for (int k = 0; k < n; k++) summed |= sink_reduces(&sinks[k]) && sink_reduces_axis(&sinks[k], axis);
         const int worth = worth_as_inner(kp, axis, summed);
         if (worth && worth >= most) best = count, most = worth;
+        if (!summed && kp->k->axes.at[axis].step >= VECTOR) beside = count;
+        if (summed) terms *= kp->k->axes.at[axis].step;
         order[count++] = (int8_t)axis;
     }
+    if (best < 0 && terms <= FEW_TERMS) best = beside;
     if (best >= 0) {
         const int8_t inner = order[best];
         memmove(order + best, order + best + 1, (size_t)(count - 1 - best));
