@@ -38,11 +38,11 @@ static bool may_share(const PassContext *c, const Graph *g, const Result *r, con
 }
 
 /* The value that others read too and that the output is, or is a reshape of, in the same memory; NULL: it has to be a copy, or
- * nobody else reads it. */
+ * nobody else reads it.  A reshape that has memory of its own is read there. */
 static Node *shared_value(const PassContext *c, const Graph *g, const Result *r, const Uses *uses, const int *homes) {
     Node *v = r->value;
     bool read = fuse_users(uses, v) > 0, alone = homes[v->id] == 1;
-    while (v->op == OP_RESHAPE && shape_is_fixed(*v->shape) && !shape_same(v->shape, v->in[0]->shape)) { /* which is a copy */
+    while (v->op == OP_RESHAPE && !fuse_is_bucketed(uses, v) && shape_is_fixed(*v->shape) && !shape_same(v->shape, v->in[0]->shape)) { /* which is a copy */
         v = v->in[0];
         read |= fuse_users(uses, v) > 1;
         alone &= homes[v->id] == 0;

@@ -38,6 +38,7 @@ void fuse_candidates(Fuse *f, const Graph *g); /* fills f->candidate, and what i
 bool fuse_is_heavy(const Node *n);             /* a reduction, or a sum of products */
 bool fuse_is_copy(const Fuse *f, const Node *n);
 int fuse_users(const Uses *u, const Node *n);
+bool fuse_is_bucketed(const Uses *u, const Node *n); /* a bucket's kernel reads it where it lies */
 bool fuse_may_be_joined(const Uses *u, const Node *n);
 
 /* What products and scatters read again and again, themselves or through movement, by node id. */

@@ -19,7 +19,7 @@ static bool rereads(const Node *n) {
 }
 
 /* Buckets are made of what lies in memory. */
-static bool is_bucketed(const Node *n, const Uses *uses) {
+bool fuse_is_bucketed(const Uses *uses, const Node *n) {
     bool found = false;
     for (int u = uses->first[n->id]; u < uses->first[n->id + 1]; u++) found |= uses->user[u]->op == OP_BUCKET;
     return found;
@@ -366,7 +366,7 @@ void fuse_candidates(Fuse *f, const Graph *g) {
         cone[i] = cone_of(n, cone, f->candidate);
         f->candidate[i] =
             f->result[i] || f->copied[i] || f->joined[i] || f->within[i] || fuse_is_heavy(n) || f->adds[i] || is_handed_on(n) ||
-            is_copied(n, &uses) || is_bucketed(n, &uses) || is_one_of_many(n, &cone[i], &uses) ||
+            is_copied(n, &uses) || fuse_is_bucketed(&uses, n) || is_one_of_many(n, &cone[i], &uses) ||
             wants_memory(n, &cone[i], readers[i], reread[i]) ||
             pays_before(n, &cone[i], readers, repeats[i]) ||
             (op_info[n->op].cls == CLASS_ELEMENT && readers[i] > 1 && !widens(n) && takes_place(n, &uses));

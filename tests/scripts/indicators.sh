@@ -287,3 +287,17 @@ for s in 1 4 9; do
     "$FUSEC" verify any_axis.dsl --extent S=$s --target host,c99,interp --rounds=1 --quiet >log 2>&1 || fail "any axis, S=$s: $(cat log)"
 done
 exit $bad
+
+# ids that are an output in another shape than they are computed in, and that buckets read
+cat >shaped.dsl <<'END2'
+model m {
+    input a : i32[3840] in 0..60
+    input b : i32[3840] in 0..60
+    input x : f32[30, 128]
+    ids = reshape(max(a, b), [30, 128])
+    output o = ids
+    output y = segment_max(x, ids, 60)
+    output z = scatter_add(x, ids, 60)
+}
+END2
+"$FUSEC" verify shaped.dsl --target $targets --rounds 1 --quiet >log 2>&1 || fail "ids that are an output: $(cat log)"
