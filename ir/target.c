@@ -12,7 +12,7 @@ static const DeviceTiles tiles[] = {
 };
 
 static const Device devices[] = {
-#define DEVICE(b, file, gpu, cpu, grid, written, fast, copies, sums, added, products, sliced) \
+#define DEVICE(b, file, gpu, cpu, grid, written, fast, copies, sums, turns, added, products, sliced) \
     [BACKEND_##b] = {.suffix = file, \
                      .is_gpu = gpu, \
                      .is_cpu = cpu, \
@@ -21,6 +21,7 @@ static const Device devices[] = {
                      .all_fast = fast, \
                      .copies_inputs = copies, \
                      .takes_sums = sums, \
+                     .takes_turns = turns, \
                      .most_added = added, \
                      .most_products = products, \
                      .most_sliced = sliced, \

@@ -26,7 +26,7 @@
  *
  * Accesses may be masked (`load %x[m] where %3 else 0`, `store %y[m], %4 where %3`), subscripts are
  * index expressions (`2*m + r - 1`, `(i + 3) / 4`, `i mod 8`, `%7{0..50}` for the element of an i32
- * value known to lie in 0..50, `@m` for the number of the program's tile along grid axis m, `S` or, where an axis has
+ * value known to lie in 0..50, `@m` for the number of the tile at hand along grid or loop axis m, `S` or, where an axis has
  * the name, `$S` for a run-time extent); `%5 = if %4 init %0 { ... yield %3 }`; `bucket %t5, %ids over r`.  Run-time extents stand after the
  * name: `kernel @f<S<=64>(..)`, dimensions that follow them with their bound: `f32[2*S+1<=129,8]`; other strides than
  * dense ones as `strides [96,1]`.  A `#` line above is the comment.
@@ -80,7 +80,7 @@ typedef enum {
     ATOM_AXIS,   /* the index along axis `id`: program or loop base + lane */
     ATOM_EXTENT, /* run-time value of symbol `id` */
     ATOM_VALUE,  /* element of the i32 tile value `id` (a gather) */
-    ATOM_TILE,   /* number of the program's tile along grid axis `id`: the same in all lanes */
+    ATOM_TILE,   /* number of the program's tile along grid axis `id`, or of that of a loop around: the same in all lanes */
     ATOM_DIV,    /* floor(num / den) */
     ATOM_MOD     /* num mod den */
 } AtomKind;

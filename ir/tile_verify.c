@@ -167,8 +167,8 @@ static bool check_atom(Verifier *v, const Atom *a, int depth) {
     case ATOM_AXIS: return check_axis_use(v, a->id);
     case ATOM_EXTENT: return (a->id >= 0 && a->id < v->k->n_syms) || fail(v, "an index uses an unknown symbol");
     case ATOM_TILE:
-        return (a->id >= 0 && a->id < v->k->axes.n && v->k->axes.at[a->id].kind == AXIS_GRID) ||
-               fail(v, "an index counts tiles along what is no grid axis");
+        return check_axis_use(v, a->id) &&
+               (v->k->axes.at[a->id].kind != AXIS_SPAN || fail(v, "an index counts tiles along what is no grid axis, and no loop"));
     case ATOM_VALUE:
         if (!check_use(v, a->id)) return false;
         return v->k->types.at[a->id].dtype == DT_I32 || fail(v, "%%%d is used as an index but is not i32", a->id);

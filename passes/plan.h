@@ -18,7 +18,8 @@ typedef enum {
     PART_SLICES,   /* a sum over tiles, each by itself, of what is elementwise after the product; of a KERNEL_ROW a sum over
                       rows, in the slices that its programs walk */
     PART_AFTER_SUM, /* what is elementwise after such a sum */
-    PART_STREAM     /* of a KERNEL_STREAM (stream.h): what it reduces; all else is elementwise after that */
+    PART_STREAM,    /* of a KERNEL_STREAM (stream.h): what it reduces; all else is elementwise after that */
+    PART_TURNS      /* likewise: a product that sums over the rows, to which their tiles add in memory, one after the other */
 } PlanPart;
 
 enum { MAX_STREAM = 8 }; /* reductions and products of one KERNEL_STREAM */
@@ -27,7 +28,7 @@ typedef struct PlanNode {
     Node *node;
     PlanPart part;
     Node *into;            /* PART_ONTO: the sum of both */
-    int8_t operand;        /* PART_SUM: which of the product's: both may be one tensor; PART_STREAM: which has the values */
+    int8_t operand;        /* PART_SUM: which of the product's: both may be one tensor; PART_STREAM, PART_TURNS: which has the values */
     const struct StreamTerm *term; /* PART_STREAM: how what is summed depends on the kernel's nodes before it */
     int8_t axis[MAX_RANK]; /* dim of the node -> axis of the kernel; of a reduction in a KERNEL_STREAM the dims that it sums after
                               them, columns of products; of PART_SLICES in a KERNEL_ROW: dim of what is summed */
@@ -43,6 +44,7 @@ typedef struct PlanKernel {
     const Shape *p, *r;  /* parallel dims; row dims, which only a KERNEL_ROW has, or of a KERNEL_STREAM the dim that it walks,
                             then columns of its products; the graph's pool keeps them */
     int makes, rows;     /* KERNEL_STREAM (stream.h): products that make its values; the dim of p of which a tile has several */
+    bool turns;          /* KERNEL_STREAM: it has PART_TURNS: a program walks all rows, a tile of them at a time */
     int sliced;          /* KERNEL_ROW: 1 + the dim of p of which a program walks `slice` elements, to sum over them; 0: none */
     int64_t slice;
     VEC(PlanNode) nodes; /* computed once per program, in graph order; the rest is inlined */

@@ -202,6 +202,36 @@ static int full(Emitter *e, const Carried *m, DType t, double value) {
     return emit_full_over(e, &like, idx, -1, value);
 }
 
+/* ---- turns ------------------------------------------------------------------------------------------------------ */
+/* The rows at hand are added to what is in memory. */
+static void add_in_turn(Emitter *e, const PlanNode *pn) {
+    Node *n = pn->node;
+    const int rows = e->p_axis[e->pk->rows], buffer = e->buffer_of[n->id];
+    const Index *place[MAX_LOOPS];
+    emit_place_of(e, pn, place);
+    const int before = tile_load(&e->b, buffer, place, -1, 0);
+    place[n->attr->contract->n_out] = index_axis(e->k, rows);
+    tile_store(&e->b, buffer, place, emit_product_step(e, n, place, 1, &rows, before), -1);
+}
+
+static void take_turns(Emitter *e) {
+    for (int i = 0; i < e->pk->nodes.n; i++)
+        if (e->pk->nodes.at[i].part == PART_TURNS) add_in_turn(e, &e->pk->nodes.at[i]);
+}
+
+void emit_turns_begin(Emitter *e) {
+    Nest nest;
+    nest_begin(e, &nest, 1, &e->r_axis[0], 0, NULL, NULL);
+    for (int i = 0; i < e->pk->nodes.n; i++) {
+        const PlanNode *pn = &e->pk->nodes.at[i];
+        const Index *place[MAX_RANK];
+        if (pn->part != PART_TURNS) continue;
+        emit_place_of(e, pn, place);
+        emit_store(e, pn->node, place, emit_full_over(e, pn->node, place, -1, 0));
+    }
+    nest_end(e, &nest, NULL, NULL);
+}
+
 void emit_stream(Emitter *e) {
     StreamNest s = {.e = e};
     Nest nest;
@@ -216,6 +246,7 @@ void emit_stream(Emitter *e) {
     nest_begin(e, &nest, 1, &e->r_axis[0], n, init, carry);
     read_shifts(&s, carry);
     for (int i = 0; i < s.n; i++) one_member(&s, &s.member[i], carry, next);
+    take_turns(e);
     nest_end(e, &nest, next, result);
     for (int i = 0; i < s.n; i++) remember_member(&s, &s.member[i], finished(&s, &s.member[i], result[s.member[i].carry]));
 }

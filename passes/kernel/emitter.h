@@ -74,6 +74,7 @@ int emit_product(Emitter *e, Node *n, const Index *const *idx, int start, LoopSu
 /* One step of the loops that are open, those of `axes`: start + the product at loop[]. */
 int emit_product_step(Emitter *e, Node *n, const Index *const *loop, int n_axes, const int *axes, int start);
 void emit_stream(Emitter *e); /* emit_stream.c: all members of a KERNEL_STREAM: values to be recalled */
+void emit_turns_begin(Emitter *e); /* what its tiles of rows add to is 0 */
 
 /* matrix_emit.c, of e->matrix: the grid's axes and p_index; the term that the product is, or NULL; its summed axes,
  * outermost first, and how many. */

@@ -27,6 +27,7 @@ typedef struct Expr {
     double number;    /* CONST */
     const Index *at;  /* VALUE: an integer that is this index expression; NULL: something else */
     bool above_inf;   /* it is not -inf */
+    const Inst *load; /* VALUE: what it was read by; NULL: it was not, or under a mask */
 } Expr;
 
 typedef struct Bounds {
@@ -36,6 +37,8 @@ typedef struct Bounds {
     int *of;                 /* by value: its expression; -1: not evaluated */
     const Inst *assumed;     /* a comparison, and how it comes out */
     double outcome;
+    const Inst **around;     /* loops around the one at hand, outermost first */
+    int n_around;
 } Bounds;
 
 static int add(Bounds *b, Expr e) {
@@ -177,7 +180,7 @@ static int evaluated(Bounds *b, const Inst *i) {
     }
     case TI_LOAD:
         if (i->n_in && is_number(b, expr_of(b, i->in[0]), 0)) return constant(b, i->type.dtype, i->value);
-        return unknown(b, i->type.dtype);
+        return add(b, (Expr){.what = WHAT_VALUE, .dtype = i->type.dtype, .load = i->n_in ? NULL : i});
     case TI_ELEMENT:
         for (int k = 0; k < i->n_in && k < 4; k++) in[k] = expr_of(b, i->in[k]);
         return i->n_in > 4 || i->op == OP_RANDOM || i->op == OP_PHILOX ? unknown(b, i->type.dtype)
@@ -203,10 +206,19 @@ static bool evaluate_loop(Bounds *b, const Inst *i) {
     return true;
 }
 
+/* Does the store write what was read there? */
+static bool keeps_memory(Bounds *b, const Inst *store) {
+    const Inst *load = b->all.at[expr_of(b, store->in[0])].load;
+    bool same = load && load->buffer == store->buffer;
+    for (int d = 0; d < store->n_index && same; d++) same = index_equal(load->index[d], store->index[d]);
+    return same;
+}
+
 static bool evaluate(Bounds *b, const Block *block) {
     for (int n = 0; n < block->n; n++) {
         const Inst *i = block->at[n];
         if (i->kind == TI_YIELD) continue;
+        if (i->kind == TI_STORE && keeps_memory(b, i)) continue;
         if (i->kind == TI_STORE || i->kind == TI_IF) return false;
         if (i->kind == TI_FOR) {
             if (!evaluate_loop(b, i)) return false;
@@ -249,7 +261,14 @@ static bool keeps(Bounds *b, const Inst *loop) {
 }
 
 /* ---- lines through the index space -------------------------------------------------------------------------------------- */
-/* Of coef times num mod den or num / den, num a grid axis, the least value in the program's tile, or less where the tile goes past a
+/* The program, and iterations of loops around, have one tile along it at a time. */
+static bool has_one_tile(const Bounds *b, int axis) {
+    bool around = b->k->axes.at[axis].kind == AXIS_GRID;
+    for (int i = 0; i < b->n_around; i++) around |= b->around[i]->axis == axis;
+    return around;
+}
+
+/* Of coef times num mod den or num / den, num such an axis, the least value in the program's tile, or less where the tile goes past a
  * multiple of den: from num's first value b to its last, e, num mod den is at least b - den * (e / den) and at most
  * e - den * (b / den).  NULL: something else. */
 static const Index *least_of_part(const Bounds *b, const Term *t) {
@@ -258,7 +277,7 @@ static const Index *least_of_part(const Bounds *b, const Term *t) {
     int64_t den;
     if (atom->num->n != 1 || atom->num->c || !index_is_const(atom->den, &den)) return NULL;
     const Term *axis = &atom->num->term[0];
-    if (axis->atom.kind != ATOM_AXIS || axis->coef != 1 || k->axes.at[axis->atom.id].kind != AXIS_GRID) return NULL;
+    if (axis->atom.kind != ATOM_AXIS || axis->coef != 1 || !has_one_tile(b, axis->atom.id)) return NULL;
     const int step = k->axes.at[axis->atom.id].step;
     const Index *by = index_const(b->k->arena, den), *first = index_scale(k, index_tile(k, axis->atom.id), step);
     const Index *last = index_add(k, first, index_const(b->k->arena, step - 1));
@@ -286,10 +305,10 @@ static const Index *least_without(const Bounds *b, const Index *x, int axis, int
             least = index_scale(k, atom, t->coef);
         } else if (t->atom.kind == ATOM_AXIS) {
             const Axis *a = &k->axes.at[t->atom.id];
-            const bool grid = a->kind == AXIS_GRID;
-            const int64_t last = grid ? a->step - 1 : a->extent.bound - 1;
+            const bool one = has_one_tile(b, t->atom.id);
+            const int64_t last = one ? a->step - 1 : a->extent.bound - 1;
             least = index_const(b->k->arena, t->coef < 0 ? t->coef * last : 0);
-            if (grid) least = index_add(k, least, index_scale(k, index_tile(k, t->atom.id), t->coef * a->step));
+            if (one) least = index_add(k, least, index_scale(k, index_tile(k, t->atom.id), t->coef * a->step));
         } else if (t->atom.kind == ATOM_DIV || t->atom.kind == ATOM_MOD) {
             least = least_of_part(b, t);
         } else {
@@ -335,23 +354,28 @@ static void forget(Bounds *b) {
     for (int v = 0; v < b->k->types.n; v++) b->of[v] = -1;
 }
 
-/* What stands before the loop is known too. */
-static void evaluate_before(Bounds *b, const Block *block, const Inst *loop) {
-    for (int n = 0; n < block->n && block->at[n] != loop; n++)
-        if (block->at[n]->result >= 0) b->of[block->at[n]->result] = evaluated(b, block->at[n]);
+/* What stands before the loop is known too, and before those around it; of what they carry nothing is. */
+static void evaluate_before(Bounds *b, const Inst *loop) {
+    const Block *block = &b->k->body;
+    for (int depth = 0; depth <= b->n_around; depth++) {
+        const Inst *next = depth < b->n_around ? b->around[depth] : loop;
+        for (int n = 0; n < block->n && block->at[n] != next; n++)
+            if (block->at[n]->result >= 0) b->of[block->at[n]->result] = evaluated(b, block->at[n]);
+        block = &next->body;
+    }
 }
 
 static bool is_comparison(const Inst *i) {
     return i->kind == TI_ELEMENT && (i->op == OP_LT || i->op == OP_LE || i->op == OP_GT || i->op == OP_GE);
 }
 
-static void try_comparison(Bounds *b, const Block *outside, Inst *loop, const Inst *comparison) {
+static void try_comparison(Bounds *b, Inst *loop, const Inst *comparison) {
     for (int outcome = 0; outcome < 2; outcome++) {
         const Index *line, *rest;
         int64_t coef;
         forget(b);
         b->assumed = comparison, b->outcome = outcome;
-        evaluate_before(b, outside, loop);
+        evaluate_before(b, loop);
         for (int c = 0; c < loop->n_carry; c++) b->of[loop->carry[c]] = unknown(b, b->k->types.at[loop->carry[c]].dtype);
         if (!evaluate(b, &loop->body) || !line_of(b, comparison, outcome, &line)) continue;
         rest = least_without(b, line, loop->axis, &coef);
@@ -392,23 +416,38 @@ static int count_insts(const Block *block) {
 }
 
 /* Those of loops within too. */
-static void try_comparisons(Bounds *b, const Block *outside, Inst *loop, const Block *body) {
+static void try_comparisons(Bounds *b, Inst *loop, const Block *body) {
     for (int n = 0; n < body->n; n++) {
-        if (is_comparison(body->at[n])) try_comparison(b, outside, loop, body->at[n]);
-        try_comparisons(b, outside, loop, &body->at[n]->body);
+        if (is_comparison(body->at[n])) try_comparison(b, loop, body->at[n]);
+        try_comparisons(b, loop, &body->at[n]->body);
     }
 }
 
-static void bound_loop(Bounds *b, const Block *outside, Inst *loop) {
+static void bound_loop(Bounds *b, Inst *loop) {
     if (loop->from || loop->to || count_insts(&loop->body) > MOST_INSTS || fetches_by_tma(&loop->body)) return; /* those of values in memory stand */
-    try_comparisons(b, outside, loop, &loop->body);
+    try_comparisons(b, loop, &loop->body);
     keep_what_pays(b->k, loop);
+}
+
+/* Those that carry nothing are walked for their effects: the loops in them are bounded, each for its iteration. */
+static void bound_loops(Bounds *b, Block *block) {
+    for (int n = 0; n < block->n; n++) {
+        Inst *loop = block->at[n];
+        if (loop->kind != TI_FOR) continue;
+        if (loop->n_carry) {
+            bound_loop(b, loop);
+            continue;
+        }
+        b->around[b->n_around++] = loop;
+        bound_loops(b, &loop->body);
+        b->n_around--;
+    }
 }
 
 void kernel_bound_loops(Kernel *k) {
     Bounds b = {.k = k, .arena = arena_new()};
     b.of = ARENA_ARRAY(b.arena, int, k->types.n + 1);
-    for (int n = 0; n < k->body.n; n++)
-        if (k->body.at[n]->kind == TI_FOR) bound_loop(&b, &k->body, k->body.at[n]);
+    b.around = ARENA_ARRAY(b.arena, const Inst *, k->axes.n + 1);
+    bound_loops(&b, &k->body);
     arena_free(b.arena);
 }

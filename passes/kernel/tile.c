@@ -92,7 +92,8 @@ static void add_axes(Emitter *e) {
             emit_slices_axis(e, names[d]);
             continue;
         }
-        e->p_axis[d] = single || d == scan ? -1 : kernel_axis(e->k, names[d], AXIS_GRID, extent, e->size.p[d]);
+        const AxisKind kind = pk->turns && d == pk->rows ? AXIS_LOOP : AXIS_GRID;
+        e->p_axis[d] = single || d == scan ? -1 : kernel_axis(e->k, names[d], kind, extent, e->size.p[d]);
         e->p_index[d] = e->p_axis[d] < 0 ? index_const(e->arena, 0) : index_axis(e->k, e->p_axis[d]);
     }
     if (pk->sliced) emit_slice_axis(e);
@@ -179,6 +180,17 @@ static void emit_row_slices(Emitter *e, int *value) {
     emit_slices_end(e, &s);
 }
 
+/* All rows, a tile of them after the other. */
+static void emit_turns(Emitter *e, int *value) {
+    Nest nest;
+    emit_turns_begin(e);
+    nest_begin(e, &nest, 1, &e->p_axis[e->pk->rows], 0, NULL, NULL);
+    emit_stream(e);
+    emit_values(e, value);
+    emit_stores(e, value);
+    nest_end(e, &nest, NULL, NULL);
+}
+
 static void emit_body(Emitter *e) {
     const PlanKernel *pk = e->pk;
     int *value = ARENA_ARRAY(e->arena, int, pk->nodes.n);
@@ -201,6 +213,10 @@ static void emit_body(Emitter *e) {
     if (pk->kind == KERNEL_BUCKET) {
         const Node *n = pk->nodes.at[0].node;
         tile_bucket(&e->b, e->buffer_of[n->id], e->buffer_of[n->in[0]->id], e->p_axis[0]);
+        return;
+    }
+    if (pk->turns) {
+        emit_turns(e, value);
         return;
     }
     if (pk->kind == KERNEL_STREAM) emit_stream(e);

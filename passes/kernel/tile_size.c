@@ -569,18 +569,29 @@ int stream_rows(const PlanKernel *k, int most, int least, int cores) {
     return most;
 }
 
+/* Of a stream's tile on a processor: whole blocks of a product, be it along their rows (12, or 6) or columns (32, or 16). */
+enum { STREAM_SIDE = 96 };
+
+static int rows_of_stream(const Limits *l, Dim rows) { return l->m == 1 ? 1 : lanes(l, rows, STREAM_SIDE); }
+
+bool tile_may_take_turns(const Target *t, Dim rows) {
+    const Limits l = limits_of(t);
+    const int64_t step = rows_of_stream(&l, rows), terms = target_has_lanes(t) ? (rows.bound + step - 1) / step : rows.bound;
+    return rows.bound > 1 && terms <= l.most_products;
+}
+
 /* Rows and steps of a stream: what is made of values, and read for them, lies beside each other in the innermost caches or
  * in shared memory, where the factors of products come in tiles too; a GPU's threads have 4 x 4 of each product then. */
 static void stream_sizes(const Limits *l, const PlanKernel *k, TileSizes *s) {
-    enum { ROWS = 96, STEPS = 128, SIDE = 64, LEAST_SIDE = 32 };
+    enum { SIDE = 64, LEAST_SIDE = 32 };
     int *rows = &s->p[k->rows], *steps = &s->r[0];
     for (int d = 1; d < k->r->rank; d++) {
         s->r[d] = lanes(l, k->r->dim[d], MOST_LANES);
         if (l->pow2 && s->r[d] < k->r->dim[d].bound) s->r[d] *= 2;
     }
     for (int d = 0; d < k->p->rank; d++) s->p[d] = 1;
-    *rows = l->m == 1 ? 1 : lanes(l, k->p->dim[k->rows], l->pow2 ? stream_rows(k, SIDE, LEAST_SIDE, l->cores) : ROWS);
-    *steps = lanes(l, k->r->dim[0], l->pow2 ? SIDE : l->m == 1 ? l->n : STEPS);
+    *rows = !l->pow2 ? rows_of_stream(l, k->p->dim[k->rows]) : l->m == 1 ? 1 : lanes(l, k->p->dim[k->rows], stream_rows(k, SIDE, LEAST_SIDE, l->cores));
+    *steps = lanes(l, k->r->dim[0], l->pow2 ? SIDE : l->m == 1 ? l->n : STREAM_SIDE);
 }
 
 bool stream_halve(const PlanKernel *k, TileSizes *s) {

@@ -15,6 +15,8 @@ bool tile_holds_row(const Target *t, const Shape *r);
 bool tile_walks_whole_rows(const Target *t, const PlanKernel *k);
 /* Registers of a thread for each value along such rows; 0 where values lie in memory. */
 int tile_row_registers(const Target *t, const Shape *r);
+/* May the program of a stream walk all rows, adding to sums in memory?  Those are too long to add nothing but numbers, or one row. */
+bool tile_may_take_turns(const Target *t, Dim rows);
 /* How many rows of so many elements a tile has. */
 int64_t tile_rows(const Target *t, int64_t row);
 /* Rows, and columns, of a tile of a product that threads share, before it is doubled. */

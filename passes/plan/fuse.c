@@ -297,7 +297,7 @@ static bool assign(Fuse *f, Node *n, bool wait) {
 static PlanNode member_of(const Fuse *f, const Stream *s, const StreamMember *m, Shape *r) {
     PlanNode pn = fuse_plain(m->node);
     const int k = m->operand, rows = s->shape->rank - 1;
-    pn.part = PART_STREAM;
+    pn.part = m->turns ? PART_TURNS : PART_STREAM;
     pn.operand = (int8_t)k;
     pn.term = arena_dup(f->arena, &m->term, sizeof m->term);
     if (m->node->op != OP_CONTRACT) return pn;
@@ -305,7 +305,7 @@ static PlanNode member_of(const Fuse *f, const Stream *s, const StreamMember *m,
     for (int l = 0; l < c->n_out; l++) {
         int at = -1;
         for (int d = 0; d < s->shape->rank; d++)
-            if (c->map[k][d].coef[l]) at = d < s->dim ? d : d - 1;
+            if (c->map[k][d].coef[l]) at = d == s->dim ? rows : d < s->dim ? d : d - 1;
         pn.axis[l] = (int8_t)(at >= 0 ? at : rows + r->rank);
         if (at < 0) r->dim[r->rank++] = c->extent[l];
     }
@@ -319,13 +319,13 @@ static void assign_stream(Fuse *f, const Stream *s) {
     for (int d = 0; d < s->shape->rank; d++)
         if (d != s->dim) p.dim[p.rank++] = s->shape->dim[d];
     vec_push(f->arena, f->plan->kernels,
-             ((PlanKernel){.kind = KERNEL_STREAM, .phase = s->members.at[0].node->phase, .makes = s->makes, .rows = s->rows}));
+             ((PlanKernel){.kind = KERNEL_STREAM, .phase = s->members.at[0].node->phase, .makes = s->makes, .rows = s->rows, .turns = s->turns}));
     for (int i = 0; i < s->members.n; i++) enter(f, k, member_of(f, s, &s->members.at[i], &r));
     PlanKernel *kernel = &f->plan->kernels.at[k];
     kernel->p = node_pool_shape(f->graph->pool, &p);
     kernel->r = node_pool_shape(f->graph->pool, &r);
     tally(f, FUSION_new_stream);
-    for (int i = 1; i < s->members.n; i++) tally(f, FUSION_stream_member);
+    for (int i = 1; i < s->members.n; i++) tally(f, s->members.at[i].turns ? FUSION_stream_turns : FUSION_stream_member);
 }
 
 /* ---- homes ---------------------------------------------------------------------------------------------------- */

@@ -30,7 +30,7 @@ static bool list_agrees(const PlanKernel *k, const AccessList *l, const PlanNode
     for (int i = 0; i < l->n; i++) {
         const PlanNode *a = fuse_find_in(k, l->at[i].node);
         if (!a) continue;
-        if (plan_on_a_side(a) != plan_on_a_side(pn) || a->part == PART_SLICES) return false; /* no program has it, or not all */
+        if (plan_on_a_side(a) != plan_on_a_side(pn) || a->part == PART_SLICES || a->part == PART_TURNS) return false; /* no program has it, or not all */
         for (int d = 0; d < a->node->shape->rank; d++) {
             const int at = l->at[i].axis[d];
             if (at < 0 || axis[at] != a->axis[d]) return false;

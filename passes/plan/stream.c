@@ -10,6 +10,7 @@
 #include "passes/plan/stream.h"
 #include "passes/algebra/affine.h"
 #include "passes/algebra/contract_class.h"
+#include "passes/kernel/tile_size.h"
 
 enum {
     LARGE_BYTES = 1 << 20, /* of the values: what is less stays in a cache until it is read */
@@ -249,6 +250,102 @@ static bool reads_value(Finder *s, const Stream *of, const Node *value) {
     return false;
 }
 
+/* ---- turns --------------------------------------------------------------------------------------------------------
+ * Products that sum over the rows of a stream's values need them once more, row by row.  A program that walks all rows has each
+ * tile of values for both: it adds to these products in memory, tile after tile (of attention's backward, dQ to dK and dV: five
+ * products instead of seven).  There are as many fewer programs. */
+static int dim_of_rows(const Stream *of) { return of->rows < of->dim ? of->rows : of->rows + 1; }
+
+/* Multiply-adds of the kernel's products. */
+static double work_of(Finder *s, int region, const Stream *of) {
+    const double values = (double)shape_elements(*of->shape);
+    double work = 0;
+    for (int i = region; i < s->f->n; i++) {
+        const Node *n = s->g->nodes.at[i];
+        if (s->value[i] && first_of(s, i) == region && n->op == OP_CONTRACT && reads_value(s, of, n)) work += values * (double)sums_of(n);
+    }
+    for (int i = 0; i < of->members.n; i++) {
+        const StreamMember *m = &of->members.at[i];
+        if (m->node->op == OP_CONTRACT) work += values * (double)columns_of(m->node, m->operand);
+    }
+    return work;
+}
+
+/* How much longer programs take than work that is spread evenly, on the average of machines with few cores and with many. */
+static double programs_waste(const Target *t, const Stream *of) {
+    enum { MANY = 8 };
+    const int64_t programs = shape_elements(*of->shape) / (of->shape->dim[of->dim].bound * of->shape->dim[dim_of_rows(of)].bound);
+    double waste = 0;
+    int machines = 0;
+    for (int64_t cores = 1; cores <= MANY && cores <= t->cores; cores *= 2, machines++)
+        waste += (double)((programs + cores - 1) / cores * cores) / (double)programs;
+    return waste / machines;
+}
+
+/* Does some member depend on the other stream's, or something before it that a kernel of both would come after? */
+static bool depends_on(Finder *s, const Stream *members, const Stream *of) {
+    const int first = of->members.at[0].node->id, last = vec_last(members->members).node->id;
+    if (last < first) return false;
+    mark_dependent(s, of, last);
+    for (int i = 0; i < members->members.n; i++) {
+        const int id = members->members.at[i].node->id;
+        if (id > first && s->state[id] != APART) return true;
+    }
+    return read_before(s, of, last);
+}
+
+static bool may_add(const Finder *s, const Stream *rows) {
+    for (int i = 0; i < rows->members.n; i++) {
+        const Node *n = rows->members.at[i].node;
+        if (n->op != OP_CONTRACT || n->dtype != DT_F32 || rows->members.at[i].term.shift || rows->members.at[i].term.n_factors || s->f->adds[n->id])
+            return false;
+    }
+    return true;
+}
+
+/* Both, in the order of the graph. */
+static Stream with_turns(const Finder *s, const Stream *of, const Stream *rows) {
+    Stream both = *of;
+    both.turns = true;
+    both.members.n = both.members.cap = 0, both.members.at = NULL;
+    for (int i = 0, j = 0; i < of->members.n || j < rows->members.n;) {
+        const bool turns = i == of->members.n || (j < rows->members.n && rows->members.at[j].node->id < of->members.at[i].node->id);
+        StreamMember m = turns ? rows->members.at[j++] : of->members.at[i++];
+        m.turns = turns;
+        vec_push(s->f->arena, both.members, m);
+    }
+    return both;
+}
+
+static bool may_take_turns(Finder *s, const Stream *of, const Stream *rows) {
+    const Target *t = s->f->target;
+    const Node *a = of->members.at[0].node, *b = rows->members.at[0].node;
+    if (!t->device->takes_turns || of->turns || rows->turns || !shape_same(of->shape, rows->shape) || dim_of_rows(of) != rows->dim) return false;
+    if (a->remat != b->remat || a->phase != b->phase || (s->f->wanted && s->f->wanted[a->id] != s->f->wanted[b->id])) return false;
+    return tile_may_take_turns(t, of->shape->dim[rows->dim]) && may_add(s, rows) && !depends_on(s, rows, of) && !depends_on(s, of, rows);
+}
+
+/* A kernel has axes for all members. */
+static bool all_have_room(const Finder *s, const Stream *both) {
+    Stream others = *both;
+    others.members.n--;
+    return has_room(s, &others, vec_last(both->members).node);
+}
+
+static void take_turns(Finder *s, int region, StreamList *list) {
+    for (int i = 0; i < list->n; i++)
+        for (int j = 0; j < list->n; j++) {
+            if (i == j || !may_take_turns(s, &list->at[i], &list->at[j])) continue;
+            const Stream both = with_turns(s, &list->at[i], &list->at[j]);
+            const double apart = work_of(s, region, &list->at[i]) + work_of(s, region, &list->at[j]);
+            if (!all_have_room(s, &both) || work_of(s, region, &both) * programs_waste(s->f->target, &both) >= apart) continue;
+            list->at[i] = both;
+            for (int k = j + 1; k < list->n; k++) list->at[k - 1] = list->at[k];
+            list->n--;
+            return;
+        }
+}
+
 /* Seconds for the products that are made more than once, against those for writing and reading what would be in memory, which
  * also has to be there.  Counts the products of each stream. */
 static bool pays(Finder *s, int region, StreamList *list) {
@@ -338,6 +435,7 @@ static void try_region(Finder *s, int region) {
             reads |= s->value[n->in[k]->id] && first_of(s, n->in[k]->id) == region;
         fits = !reads || add_member(s, &list, n);
     }
+    if (fits && s->f->target) take_turns(s, region, &list);
     fits = fits && list.n && pays(s, region, &list);
     for (int i = 0; i < list.n && fits; i++) fits = may_write(s, &list.at[i]);
     if (fits) take(s, region, &list);

@@ -8,6 +8,7 @@ typedef struct StreamMember {
     Node *node;
     int operand;     /* of a product, the one that has the values; else 0 */
     StreamTerm term; /* how what it sums depends on members before it */
+    bool turns;      /* it sums over the rows instead of the stream's dim: PART_TURNS */
 } StreamMember;
 
 /* A kernel of its own: reductions, and products that sum, over dim `dim` of values of one shape, whose other dims are rows.
@@ -16,6 +17,7 @@ typedef struct Stream {
     const Shape *shape; /* of the values */
     int dim, makes;     /* makes: products that make them */
     int rows;           /* of the dims but `dim`: the one of which tiles have several, a row of each of these products */
+    bool turns; /* some member does */
     VEC(StreamMember) members; /* in the order of the graph */
 } Stream;
 

@@ -238,5 +238,37 @@ for target in host c99 sm_80; do
     awk '/ = for / { if (++depth > most) most = depth } /^ *}/ { depth-- } END { exit !(most > 0 && most <= 2) }' nested.tile ||
         fail "nested on $target: a product in the loops of another, in those of a third"
 done
+
+# On a processor the gradients are one kernel where there are programs for its cores without the rows: their tiles take turns in
+# adding to what sums over them, and a mask shortens the loop within as it does a program's.  What waits for a sum over the whole row
+# (of weights without a shift) is not of that kernel.
+turns() { # HEADS TARGET KERNELS: of plain and causal attention, and of one that waits
+    for name in plain causal; do
+        sed "s/^let H = .*/let H = $1/; s/^let T = .*/let T = 400/" $name.dsl >turns.dsl
+        "$FUSEC" turns.dsl --target=$2 --entry=grad -o turns.tile || fail "turns, $name"
+        [ "$(grep -c '^kernel.*stream' turns.tile)" = $3 ] || fail "turns, $name of $1 heads on $2: $(grep -c '^kernel.*stream' turns.tile) streams, not $3"
+        [ $3 = 3 ] || [ $name = plain ] || grep -q 'for s from [0-9*]*@j ' turns.tile || fail "turns, causal on $2: all columns for each tile of rows"
+    done
+}
+turns 16 host 2
+turns 12 host 2
+turns 2 host 3
+turns 16 c99 2
+turns 16 sm_80 3
+cat >waits.dsl <<'END2'
+model m {
+    x = param [8, 200, 4] init normal(1.0)
+    w = param [8, 4, 200] init normal(1.0)
+    v = param [8, 200, 8] init normal(1.0)
+    e = exp(tanh(x @ w))
+    loss = sum(tanh((e / sum(e, axis = 2, keep = true)) @ v)^2)
+    output loss
+    train loss with sgd(lr = 0.1)
+}
+END2
+"$FUSEC" verify waits.dsl --target host,c99 --quiet >log 2>&1 || fail "waits: $(cat log)"
+"$FUSEC" waits.dsl --target=host --entry=grad -o waits.tile || fail "waits is not compiled"
+grep -q stream waits.tile || fail "waits: no stream"
+
 echo "streams programs $turn wrong $bad"
 exit $bad

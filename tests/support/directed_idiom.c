@@ -79,6 +79,15 @@ static Node *empty_concat(Directed *x) {
     return directed_emit(x, OP_CONCAT, 2 + pick_below(x, 2), in, &(Attr){.axis = 0}, shape_scalar());
 }
 
+/* Lies in one part. */
+static Node *slice_of_parts(Directed *x) {
+    const int64_t first = pick_below(x, 2) ? 3 : 0;
+    Node *in[2] = {leaf(x, shape(2, 3, 4, 0)), leaf(x, shape(2, 3, 4, 0))};
+    Node *both = directed_emit(x, OP_CONCAT, 2, in, &(Attr){.axis = 0}, shape_scalar());
+    const Attr rows = {.lo = {dim_fixed(first), dim_fixed(1)}, .hi = {dim_fixed(2), dim_fixed(3)}, .step = {1, 1}};
+    return both ? one(x, OP_SLICE, both, &rows) : NULL;
+}
+
 /* ---- contractions -------------------------------------------------------------------------------------------- */
 static Node *contraction(Directed *x, const Contract *c, Node *a, Node *b) {
     return directed_emit(x, OP_CONTRACT, c->n_operands, (Node *[]){a, b}, &(Attr){.contract = c}, shape_scalar());
@@ -149,6 +158,37 @@ static Node *shifted(Directed *x) {
     Node *most = along(x, OP_RMAX, scores, 1), *e = one(x, OP_EXP, two(x, OP_SUB, scores, spread(x, most, *scores->shape, 0, 0)), NULL);
     Node *w = two(x, OP_DIV, e, spread(x, along(x, OP_SUM, e, 1), *scores->shape, 0, 0));
     return product(x, w, leaf(x, shape(2, 6, 2, 0)), NULL);
+}
+
+/* a[s, m, k] b[s, k, n] of each sample, or a[s, k, m] b[s, k, n]. */
+static Node *batch_product(Directed *x, Node *a, Node *b, bool transposed) {
+    if (!a || !b) return NULL;
+    const int m = transposed ? 2 : 1, k = 3 - m;
+    Affine map[2][MAX_RANK] = {{{.divisor = 1, .coef = {1}}, {.divisor = 1}, {.divisor = 1}},
+                               {{.divisor = 1, .coef = {1}}, {.divisor = 1, .coef = {0, 0, 0, 1}}, {.divisor = 1, .coef = {0, 0, 1}}}};
+    map[0][m].coef[1] = map[0][k].coef[3] = 1;
+    const Contract c = {.n_loops = 4,
+                        .n_out = 3,
+                        .extent = {a->shape->dim[0], a->shape->dim[m], b->shape->dim[2], a->shape->dim[k]},
+                        .n_operands = 2,
+                        .map = map};
+    return contraction(x, &c, a, b);
+}
+
+/* Scores of which one product sums over rows, another over columns. */
+static Node *both_ways(Directed *x) {
+    const int before = x->pool.n;
+    const int64_t most = x->most;
+    x->most = 160;
+    Node *scores = one(x, OP_TANH, batch_product(x, leaf(x, shape(3, 8, 3, 2)), leaf(x, shape(3, 8, 2, 4)), false), NULL);
+    Node *rows = batch_product(x, scores, leaf(x, shape(3, 8, 4, 2)), false), *columns = batch_product(x, scores, leaf(x, shape(3, 8, 3, 2)), true);
+    if (rows && columns && pick_below(x, 2)) columns = two(x, OP_ADD, columns, leaf(x, shape(3, 8, 4, 2)));
+    x->most = most;
+    if (!rows || !columns) return NULL;
+    x->pool.n = before;
+    vec_push(x->a, x->pool, rows);
+    vec_push(x->a, x->pool, columns);
+    return columns;
 }
 
 /* ---- what jacobian_gemm weighs ----------------------------------------------------------------------------------- */
@@ -367,7 +407,7 @@ Node *directed_idiom(Directed *x, int i) {
         long_sum,      long_product,   same_for_all,   product_summed,   normed, rounds, idle_scan,
         /* once more: their rules take a small tile, or a shape that others leave alone */
         long_product,  merged_slice,   product_summed, shifted, shifted, attention, attention,
-        normed,        normed};
+        normed,        normed,         both_ways, slice_of_parts, both_ways, slice_of_parts};
     const int before = x->pool.n;
     Node *n = make[i](x);
     if (!n) x->pool.n = before;

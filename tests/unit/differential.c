@@ -363,6 +363,7 @@ static void check_programs(void *user) {
     set->coverage->one_core = executor_find("c99") == kind;
     set->coverage->no_tiles = executor_find("cuda") != kind;
     set->coverage->sums_apart = kind != executor_find("host") && kind != executor_find("interp");
+    set->coverage->no_turns = !target_find(kind->target(x->suite->archs[0]))->device->takes_turns;
     x->summary->suite = *x->suite;
     x->summary->shortages = !is_part() ? coverage_report(stdout, set->coverage) : 0;
     trial_set_free(set);
