@@ -243,7 +243,8 @@ Node *t_iota(Lower *L, Shape s, int axis);
 Node *t_extent(Lower *L, Dim d); /* i32 scalar */
 Node *t_slice(Lower *L, Node *a, const Dim *lo, const int64_t *step, Shape s);
 Node *t_stack(Lower *L, int n, Node *const *at, int axis); /* tensors of one type side by side along a new axis */
-bool check_shape(Lower *L, Shape s, SrcLoc loc); /* rank and size limits; false: reported */
+bool check_shape(Lower *L, Shape s, SrcLoc loc);    /* limits of extents and elements; false: reported */
+bool check_declared(Lower *L, Shape s, SrcLoc loc); /* the same of what lies in memory: inputs, outputs, parameters, states */
 bool check_contract(Lower *L, int n, Node *const *in, const Attr *attr,
                     SrcLoc loc);                            /* likewise, of a sum of products */
 bool t_join_shapes(Lower *L, Shape a, Shape b, Shape *out); /* broadcasting; false when they disagree */

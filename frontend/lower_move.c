@@ -99,6 +99,7 @@ static Value run_reshape(Lower *L, const BuiltinCall *c) {
         return lower_fail(L, E0203, c->loc, NULL, "reshape: the elements of %s do not divide into %s",
                           shape_text(L->arena, *x->shape), shape_text(L->arena, s));
     }
+    if (!check_shape(L, s, c->loc)) return val_poison();
     if (same_count(*x->shape, s)) {
         if (reshape_fits(x->shape, &s)) return val_tensor(t_reshape(L, x, s));
         return lower_fail(L, E0501, c->loc, reshape_remedy, "%s", reshape_refused);

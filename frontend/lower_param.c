@@ -193,7 +193,7 @@ Value lower_param(Lower *L, const Expr *e, const char *name) {
     ParamInit init = {0};
     const struct InitKind *kind = find_kind(L, e);
     if (!kind || !init_args(L, e, kind, &init) || !init_in_range(L, e, kind, &init)) return val_poison();
-    if (!lower_shape_list(L, &e->list, &init.shape) || !check_shape(L, init.shape, e->loc)) return val_poison();
+    if (!lower_shape_list(L, &e->list, &init.shape) || !check_declared(L, init.shape, e->loc)) return val_poison();
     if (!shape_is_fixed(init.shape))
         return lower_fail(L, E0205, e->loc, NULL, "a parameter cannot have a bounded dimension: %s",
                           shape_text(L->arena, init.shape));
@@ -259,6 +259,7 @@ void lower_state(Lower *L, const Stmt *s) {
                    shape_text(L->arena, *init->shape));
         return;
     }
+    if (!check_declared(L, *init->shape, s->loc)) return;
     if (L->reuse.on) {
         share_state(L, s, init);
         return;

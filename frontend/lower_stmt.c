@@ -204,7 +204,7 @@ static void lower_input(Lower *L, const Stmt *s) {
     TensorDecl t = {.name = s->names.at[0].text, .loc = s->loc};
     body_bind(L, t.name, val_poison());
     if (!boundary_type(L, s, "input", &t.dtype) || !lower_shape_list(L, &s->shape, &t.shape) || !input_range(L, s, &t)) return;
-    if (!check_shape(L, t.shape, s->loc)) return;
+    if (!check_declared(L, t.shape, s->loc)) return;
     int i = find_decl(L->model->inputs.at, L->model->inputs.n, t.name);
     if (i < 0) {
         i = L->model->inputs.n;
@@ -247,7 +247,7 @@ static void lower_output(Lower *L, const Stmt *s) {
     DType stated = DT_F32; /* of whole numbers, which may be either */
     if (s->dtype.text && (!dtype_parse(s->dtype.text, &stated) || stated != DT_I32)) stated = DT_F32;
     Node *node = fit_output(L, s, value_node(L, v, v.kind == VAL_INT ? stated : DT_COUNT, s->loc));
-    if (!node) return;
+    if (!node || !check_declared(L, *node->shape, s->loc)) return;
     for (int i = 0; i < L->outputs.n; i++)
         if (strcmp(L->outputs.at[i].name, name) == 0) {
             lower_fail(L, E0207, s->names.at[0].loc, NULL, "the output '%s' is declared twice", name);

@@ -142,13 +142,23 @@ Node *t_stack(Lower *L, int n, Node *const *at, int axis) {
     return n == 1 ? part[0] : t_node(L, OP_CONCAT, n, part, &(Attr){.axis = axis}, at[0]->dtype, all);
 }
 
-bool check_shape(Lower *L, Shape s, SrcLoc loc) {
-    int64_t n;
-    if (shape_elements_checked(s, &n)) return true;
-    lower_fail(L, E0216, loc, NULL, "a tensor %s has more than %lld elements", shape_text(L->arena, s),
-               (long long)MAX_ELEMENTS);
+static bool has_at_most(Lower *L, Shape s, int64_t limit, SrcLoc loc) {
+    if (shape_elements(s) <= limit) return true;
+    lower_fail(L, E0216, loc, NULL, "a tensor %s has more than %lld elements", shape_text(L->arena, s), (long long)limit);
     return false;
 }
+
+bool check_shape(Lower *L, Shape s, SrcLoc loc) {
+    for (int d = 0; d < s.rank; d++)
+        if (s.dim[d].bound > MAX_ELEMENTS) {
+            lower_fail(L, E0216, loc, NULL, "a tensor %s has an extent larger than %lld", shape_text(L->arena, s),
+                       (long long)MAX_ELEMENTS);
+            return false;
+        }
+    return has_at_most(L, s, MAX_COMPUTED, loc);
+}
+
+bool check_declared(Lower *L, Shape s, SrcLoc loc) { return check_shape(L, s, loc) && has_at_most(L, s, MAX_ELEMENTS, loc); }
 
 bool check_contract(Lower *L, int n, Node *const *in, const Attr *attr, SrcLoc loc) {
     DType t;

@@ -113,8 +113,10 @@ int64_t shape_elements(Shape s) {
 }
 
 bool shape_elements_checked(Shape s, int64_t *out) {
+    bool fits = true;
     *out = shape_elements(s);
-    return *out <= MAX_ELEMENTS;
+    for (int d = 0; d < s.rank; d++) fits &= s.dim[d].bound <= MAX_ELEMENTS;
+    return fits && *out <= MAX_ROUNDED;
 }
 
 char *shape_text(Arena *a, Shape s) {

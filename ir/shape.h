@@ -10,7 +10,11 @@
 #include <stdint.h>
 
 enum { MAX_RANK = 10, NO_SYM = -1 };
-#define MAX_ELEMENTS ((int64_t)1 << 40) /* a tensor past this is refused with a diagnostic */
+/* Past these a tensor is refused with a diagnostic.  Most values are computed where they are read, and reduced at once: they have no
+ * memory, and may be larger than what has.  Bytes of a few of them fit an int64, those of a whole graph may not. */
+#define MAX_ELEMENTS ((int64_t)1 << 40) /* of an extent, of what is declared, and of what lies in memory */
+#define MAX_COMPUTED ((int64_t)1 << 50) /* of any value of a program */
+#define MAX_ROUNDED (64 * MAX_COMPUTED) /* of any node of a graph: passes round extents up, to whole steps and slices */
 
 typedef struct Dim {
     int64_t bound;         /* the extent, or its largest value */
@@ -57,7 +61,7 @@ static inline bool shape_same(const Shape *a, const Shape *b) {
 static inline bool shape_equal(Shape a, Shape b) { return shape_same(&a, &b); }
 bool shape_is_fixed(Shape s);
 int64_t shape_elements(Shape s);              /* at the bound; 1 for a scalar */
-bool shape_elements_checked(Shape s, int64_t *out); /* false past MAX_ELEMENTS */
+bool shape_elements_checked(Shape s, int64_t *out); /* false past MAX_ROUNDED, or with an extent past MAX_ELEMENTS */
 /* "[B=32, 8, S<=4096]" with names where known; "[32,8,4096]" without. */
 char *shape_text(Arena *a, Shape s);
 

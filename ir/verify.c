@@ -82,6 +82,7 @@ static bool check_decls(Verify *v, const TensorDecl *at, int n, const char *what
         name[i] = at[i].name;
         if ((unsigned)at[i].dtype >= DT_COUNT) return fail(v, "%s %d has no element type", what, i);
         if (!check_shape(v, &at[i].shape)) return fail(v, "%s %d: %s", what, i, v->violation);
+        if (shape_elements(at[i].shape) > MAX_ELEMENTS) return fail(v, "%s %d: too many elements", what, i);
         if (!at[i].has_range) continue;
         bool fits = at[i].dtype == DT_I32 && at[i].lo < at[i].hi && at[i].lo >= INT32_MIN;
         if (!fits || at[i].hi > (int64_t)INT32_MAX + 1) return fail(v, "%s %d has an impossible range", what, i);

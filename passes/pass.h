@@ -27,6 +27,9 @@ typedef enum { CHECKPOINT_NONE, CHECKPOINT_SQRT } CheckpointMode;
 typedef enum { PLACING_SHARED, PLACING_LOW, PLACING_HIGH } Placing;
 enum { PLACING_PAGE = 4096, PLACING_GAP = 16 * PLACING_PAGE };
 
+/* What a pass has to say; tools/fusec/session.c gives each its code of frontend/diag.def. */
+typedef enum { COMPLAINT_WARNING, COMPLAINT_ERROR, COMPLAINT_TOO_LARGE } Complaint;
+
 typedef struct PassContext {
     Arena *arena; /* results live here; compile_module: the module, and an entry's graphs and plan only while it is
                      compiled */
@@ -38,6 +41,7 @@ typedef struct PassContext {
     bool stream_low; /* the same of products by matrix instructions, which other fusion is about too */
     bool bucket_all; /* tests: buckets of ids (plan/bucket.c) for every scatter that can have them */
     bool stream_weighed; /* streams that pay alone, on targets too whose memory is small (Device.all_fast) */
+    int64_t most_elements; /* tests: of what is given memory, the caller's aside; 0: MAX_ELEMENTS */
     bool chunk_all;  /* tests: chunks of rows (plan/chunk.c) wherever they are right */
     bool disabled[PASS_COUNT];
     bool print_after[PASS_COUNT];
@@ -48,8 +52,8 @@ typedef struct PassContext {
     bool verify;    /* the graph is verified after every pass that changes it, not only before it is planned */
     bool no_verify; /* neither graph nor kernels nor plan are verified */
     double seconds[PASS_COUNT]; /* --time-passes */
-    /* warnings ("gradient through argmax is zero") and errors; is_error stops the pipeline after the pass */
-    void (*report)(void *user, bool is_error, SrcLoc loc, const char *message, const char *help);
+    /* warnings ("gradient through argmax is zero") and errors; who reports one of these sets `failed`, which stops the pipeline */
+    void (*report)(void *user, Complaint what, SrcLoc loc, const char *message, const char *help);
     void *user;
     bool failed;
     /* NULL, or what a pass found itself to have built that is illegal: an internal error, never code */
@@ -60,6 +64,11 @@ typedef struct PassContext {
     void *watcher;
     uint32_t *fired; /* NULL, or [RULE_COUNT]: grows by one each time that a rule applies */
 } PassContext;
+
+/* May the value have memory? */
+static inline bool pass_fits_memory(const PassContext *c, const Node *n) {
+    return shape_elements(*n->shape) <= (c->most_elements ? c->most_elements : MAX_ELEMENTS);
+}
 
 /* graph -> graph.  Each returns a new or edited graph. */
 Graph *pass_canonicalize(PassContext *c, Graph *g);
@@ -77,6 +86,8 @@ Plan *pass_fuse(PassContext *c, Graph *g); /* kernels and homes; offsets unset *
 /* After fuse, before layout: in-place updates that wait for each other (a <- b, b <- a) are computed aside
  * and moved home by appended copy kernels, so that an order exists. */
 void plan_settle(PassContext *c, Plan *p);
+/* After that: what lies in memory has at most MAX_ELEMENTS elements; where a value has more, it is reported. */
+void plan_check_sizes(PassContext *c, const Plan *p);
 /* The plan says which values are in memory; returns p->graph, or a new graph that recomputes and is to be fused. */
 Graph *pass_rematerialize(PassContext *c, Plan *p);
 Graph *pass_checkpoint(PassContext *c, Plan *p);

@@ -12,7 +12,7 @@ static double now(void) {
 static void check(PassContext *c, PassId id, const char *violation) {
     if (!violation) return;
     const char *message = arena_printf(c->arena, "internal error after pass %s: %s", pass_info[id].name, violation);
-    c->report(c->user, true, (SrcLoc){0}, message, "please report this program; -fno-PASS may avoid it");
+    c->report(c->user, COMPLAINT_ERROR, (SrcLoc){0}, message, "please report this program; -fno-PASS may avoid it");
     c->failed = true;
 }
 
@@ -92,6 +92,7 @@ static Plan *partition(PassContext *c, PassId id, Plan *pass(PassContext *, Grap
     double start = now();
     Plan *p = pass(c, g);
     if (!c->failed) plan_settle(c, p);
+    if (!c->failed) plan_check_sizes(c, p);
     after_plan(c, id, start, p);
     return p;
 }
@@ -120,7 +121,7 @@ static Plan *recompute(PassContext *c, PassId id, Graph *pass(PassContext *, Pla
     Graph *g = pass(c, p);
     g = after_graph(c, id, start, g, g != p->graph);
     Plan *q = g == p->graph ? p : partition(c, PASS_fuse, pass_fuse, g);
-    return q && q != p && kept_bytes(c, q) >= kept_bytes(c, p) ? p : q;
+    return c->failed || (q != p && kept_bytes(c, q) >= kept_bytes(c, p)) ? p : q;
 }
 
 static void emit(PassContext *c, PassId id, void pass(PassContext *, Plan *, Module *), Plan *p, Module *m) {

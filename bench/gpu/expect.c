@@ -106,9 +106,9 @@ static double noise_of(const Results *base, const Results *disturbed, const Numb
 }
 
 /* ---- float64 ----------------------------------------------------------------------------------------------------- */
-static void silent(void *user, bool is_error, SrcLoc loc, const char *message, const char *help) {
+static void silent(void *user, Complaint what, SrcLoc loc, const char *message, const char *help) {
     (void)user, (void)loc, (void)help;
-    if (is_error) fprintf(stderr, "gpu_expect: %s\n", message);
+    if (what != COMPLAINT_WARNING) fprintf(stderr, "gpu_expect: %s\n", message);
 }
 
 static bool has_low(const Graph *g) {

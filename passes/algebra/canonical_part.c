@@ -170,14 +170,15 @@ static int64_t worth(const Node *n, const Part *p) {
 }
 
 static bool in_small_parts(const Node *n, const Parts *p) {
-    int64_t total = 0, most = 1;
+    int64_t most = 1;
+    double total = 0;
     if (p->whole || p->n == 0) return false;
     for (int i = 0; i < p->n; i++) {
         const int64_t times = worth(n, p->at[i]);
-        total += shape_elements(p->at[i]->shape);
+        total += (double)shape_elements(p->at[i]->shape);
         if (times > most) most = times;
     }
-    return total <= shape_elements(*n->shape) / (most * p->n);
+    return total <= (double)(shape_elements(*n->shape) / (most * p->n));
 }
 
 /* What n reads of each of its operands, given what is read of n. */

@@ -78,7 +78,7 @@ static bool find_indicator(Indicator *x) {
         const Node *equal = rewrite_seen(x->r, cast && cast->dtype == DT_F32 ? cast->in[0] : x->in[x->at], OP_EQ);
         if (!equal || equal->in[0]->dtype != DT_I32 || !(find_ids(x, equal, 0) || find_ids(x, equal, 1))) continue;
         x->rows = x->c->extent[x->row].bound;
-        return x->rows >= LEAST_ROWS && x->rows * shape_elements(*x->ids->shape) >= LEAST_TERMS;
+        return x->rows >= LEAST_ROWS && (double)x->rows * (double)shape_elements(*x->ids->shape) >= LEAST_TERMS;
     }
     return false;
 }
@@ -173,7 +173,7 @@ static bool count_samples(Indicator *x) {
     x->samples = 1;
     for (int d = 0; d < x->ids->shape->rank; d++)
         if (x->batch[d]) x->samples *= x->ids->shape->dim[d].bound;
-    return x->samples * x->rows < INT32_MAX / 2;
+    return (double)x->samples * (double)x->rows < INT32_MAX / 2;
 }
 
 /* ---- sums and extremes by ids -------------------------------------------------------------------------------------------- */

@@ -115,6 +115,7 @@ static bool can_merge(const Contract *c, const ContractClass *roles, Node *const
     bool together = v < c->n_out ? v == u + 1 : u >= c->n_out;
     LoopClass role = roles->loop[u];
     if (!together || !dim_is_fixed(c->extent[v]) || role != roles->loop[v]) return false;
+    if (dim_mul_const(c->extent[u], c->extent[v].bound).bound > MAX_ELEMENTS) return false; /* no extent is larger */
     if (role == LOOP_BATCH || role == LOOP_OTHER) return false;
     for (int i = 0; i < c->n_guards; i++)
         if (uses(&c->guard[i].e, u, v)) return false;

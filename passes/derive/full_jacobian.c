@@ -176,7 +176,7 @@ static void report_limit(const Request *r) {
     PassContext *c = r->context;
     c->failed = true;
     if (c->report)
-        c->report(c->user, true, r->loc,
+        c->report(c->user, COMPLAINT_ERROR, r->loc,
                   "this Jacobian passes a limit: tensors on the way would have more than 10 axes, or a sum more than "
                   "16 indices",
                   "bring y or x to fewer axes first, for instance flatten(y), or name the batch axis by batch = ..");

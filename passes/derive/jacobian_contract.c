@@ -34,7 +34,7 @@ Node *jacobian_contract(PassContext *c, Graph *g, Node *n, int k, Node *dy) {
     arena_free(scratch);
     if (!result && c->report) {
         c->failed = true;
-        c->report(c->user, true, n->loc,
+        c->report(c->user, COMPLAINT_ERROR, n->loc,
                   "the gradient of this indexed sum passes the limits of an indexed sum (16 indices)",
                   "split it into two sums with fewer indices");
     }

@@ -37,7 +37,7 @@ static void warn_lost(const Sweep *s, const Node *n) {
     if (!c->report) return;
     const char *message =
         arena_printf(c->arena, "the gradient through %s is zero: it has no derivative", op_info[n->op].text);
-    c->report(c->user, false, n->loc, message,
+    c->report(c->user, COMPLAINT_WARNING, n->loc, message,
               "write stop_gradient(..) around it if that is meant, or use a smooth function instead");
 }
 

@@ -123,7 +123,7 @@ static int emit_reshape(Emitter *e, Node *n, const Index *const *idx, int mask) 
     const Index *in[MAX_RANK];
     if (shape_elements(*from) == 0) return tile_const(&e->b, n->dtype, 0); /* nothing is computed from it */
     if (!reshape_fits(from, to)) { /* not one that the program has: the front end refuses that */
-        e->context->report(e->context->user, true, n->loc, reshape_refused, reshape_remedy);
+        e->context->report(e->context->user, COMPLAINT_ERROR, n->loc, reshape_refused, reshape_remedy);
         e->context->failed = true;
         return tile_const(&e->b, n->dtype, 0);
     }

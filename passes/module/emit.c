@@ -217,7 +217,7 @@ static void list_padding(const Plan *p, Module *m, ModuleEntry *e) {
 static void refuse(PassContext *c, const PlanKernel *k, const char *message, const char *help) {
     SrcLoc at = {0};
     for (int i = 0; i < k->outputs.n && !at.line; i++) at = k->outputs.at[i]->loc;
-    if (c->report) c->report(c->user, true, at, message, help);
+    if (c->report) c->report(c->user, COMPLAINT_ERROR, at, message, help);
     c->failed = true;
 }
 

@@ -8,7 +8,10 @@
  * All others are inlined into whoever reads them.  Then every candidate, in graph order, joins the
  * newest kernel it fits, or opens one.  A kernel's number is above those it reads from, so that the
  * partition has no cycles.  A candidate that only its own kernel reads never reaches memory.  A concatenation in memory
- * is in no kernel: those of its parts write it (fuse_parts.c). */
+ * is in no kernel: those of its parts write it (fuse_parts.c).
+ *
+ * Where a value is too large for the memory that it gets, all is done again with it inlined; not where memory is more
+ * than a matter of cost. */
 #include "passes/plan/fuse.h"
 #include "ir/node_pool.h"
 #include "passes/plan/in_place.h"
@@ -517,9 +520,10 @@ static void assign_all(Fuse *f, const Streams *streams, const Graph *g) {
     if (any) renumber(f);
 }
 
-static void partition(Fuse *f, PassContext *c, Graph *g, Node *accumulate, Node **shared) {
+static void partition(Fuse *f, PassContext *c, Graph *g, Node *accumulate, Node **shared, const bool *inlined) {
     fuse_init(f, c, g, shared);
     f->plan->accumulate = accumulate;
+    f->inlined = inlined;
     fuse_candidates(f, g);
     const Streams streams = fuse_find_streams(c, f, g, false);
     for (int i = 0; i < f->n; i++) {
@@ -555,6 +559,29 @@ bool *fuse_streamed(PassContext *c, Graph *g) {
     return ARENA_ARRAY(c->arena, bool, g->nodes.n + 1);
 }
 
+/* Updates that cannot go in place are computed aside and copied over; then all can. */
+static bool move_updates_aside(Fuse *f, Graph *g) {
+    bool some = false;
+    for (int i = 0; i < g->results.n; i++)
+        if (!result_in_place(f, &g->results.at[i], f->landing[i])) {
+            g->results.at[i].value = append_copy(g, g->results.at[i].value);
+            tally(f, FUSION_update_aside);
+            some = true;
+        }
+    return some;
+}
+
+/* What got memory and is too large for it, beside what is known to be; NULL: nothing more is found.  Copies may be appended. */
+static const bool *too_large(const PassContext *c, const Fuse *f) {
+    bool *found = ARENA_ARRAY(f->arena, bool, f->n + f->graph->results.n + 1), more = false;
+    for (int i = 0; i < f->n; i++) {
+        const bool known = f->inlined && f->inlined[i];
+        found[i] = known || (f->plan->buffer[i].home == HOME_ARENA && !pass_fits_memory(c, f->graph->nodes.at[i]));
+        more |= found[i] && !known;
+    }
+    return more ? found : NULL;
+}
+
 Plan *pass_fuse(PassContext *c, Graph *g) {
     Fuse f;
     Node *accumulate = NULL;
@@ -566,17 +593,13 @@ Plan *pass_fuse(PassContext *c, Graph *g) {
     fuse_separate_parts(c, g);
     const Uses uses = graph_uses(c->arena, g);
     Node **shared = shared_values(c, g, &uses);
-    partition(&f, c, g, accumulate, shared);
-    /* Updates that cannot go in place are computed aside and copied over; then all can. */
-    bool again = false;
-    for (int i = 0; i < g->results.n; i++)
-        if (!result_in_place(&f, &g->results.at[i], f.landing[i])) {
-            g->results.at[i].value = append_copy(g, g->results.at[i].value);
-            tally(&f, FUSION_update_aside);
-            again = true;
-        }
-    if (again) partition(&f, c, g, accumulate, shared);
-    choose_homes(&f);
+    const bool *inlined = NULL;
+    do {
+        partition(&f, c, g, accumulate, shared, inlined);
+        if (move_updates_aside(&f, g)) partition(&f, c, g, accumulate, shared, inlined);
+        choose_homes(&f);
+        inlined = too_large(c, &f);
+    } while (inlined);
     for (int i = 0; i < copies; i++) tally(&f, FUSION_copied_result);
     return f.plan;
 }

@@ -15,6 +15,7 @@ typedef struct Fuse {
     bool *grad;          /* is a gradient */
     Node **shared;       /* by result: the value, of an output that others read too; else NULL */
     Node **landing;      /* by result: the node that is computed into its home */
+    const bool *inlined; /* too large for memory: computed by whoever reads it, though that costs more; NULL: none is known */
     bool *copied;        /* has memory: a result is nothing but its copy, or it is an image that products read */
     AccessList *access;  /* by node id, of candidates */
     int *readers;        /* how many candidates read it */

@@ -343,6 +343,13 @@ static bool is_one_of_many(const Node *n, const Cone *c, const Uses *uses) {
     return false;
 }
 
+/* It costs less to compute it once than where it is read; what is too large for memory is, as far as an expression may be. */
+static bool rather_in_memory(const Fuse *f, const Node *n, const Cone *c, const int *readers, bool reread, Repeats repeats) {
+    if (f->inlined && f->inlined[n->id] && c->cost <= INLINE_COST) return false;
+    return wants_memory(n, c, readers[n->id], reread) || pays_before(n, c, readers, repeats) ||
+           (op_info[n->op].cls == CLASS_ELEMENT && readers[n->id] > 1 && !widens(n) && takes_place(n, &f->uses));
+}
+
 void fuse_candidates(Fuse *f, const Graph *g) {
     const Uses uses = f->uses = graph_uses(f->arena, g);
     find_landings(f, g);
@@ -367,8 +374,6 @@ void fuse_candidates(Fuse *f, const Graph *g) {
         f->candidate[i] =
             f->result[i] || f->copied[i] || f->joined[i] || f->within[i] || fuse_is_heavy(n) || f->adds[i] || is_handed_on(n) ||
             is_copied(n, &uses) || fuse_is_bucketed(&uses, n) || is_one_of_many(n, &cone[i], &uses) ||
-            wants_memory(n, &cone[i], readers[i], reread[i]) ||
-            pays_before(n, &cone[i], readers, repeats[i]) ||
-            (op_info[n->op].cls == CLASS_ELEMENT && readers[i] > 1 && !widens(n) && takes_place(n, &uses));
+            rather_in_memory(f, n, &cone[i], readers, reread[i], repeats[i]);
     }
 }

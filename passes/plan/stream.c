@@ -352,13 +352,14 @@ static bool pays(Finder *s, int region, StreamList *list) {
     enum { WEIGHT = 6 };
     const Target *t = s->f->target;
     double seconds = 0, bytes = 0;
-    bool in_chunk = false;
+    bool in_chunk = false, fits = true;
     if (!t) return false;
     for (int i = region; i < s->f->n; i++) {
         const Node *n = s->g->nodes.at[i];
         if (!s->value[i] || first_of(s, i) != region) continue;
         if (s->f->candidate[i]) bytes += 2 * (double)node_bytes(n);
         in_chunk |= n->remat > 0 && n->remat <= s->g->chunks;
+        fits &= pass_fits_memory(s->context, n);
         if (n->op != OP_CONTRACT) continue;
         int kernels = 0;
         for (int k = 0; k < list->n; k++) {
@@ -368,7 +369,7 @@ static bool pays(Finder *s, int region, StreamList *list) {
         const double flops = 2.0 * (double)(kernels - 1) * (double)shape_elements(*n->shape) * (double)sums_of(n);
         seconds += flops / (by_matrix(t, n) ? t->gflops_matrix : t->gflops_f32);
     }
-    if (s->context->stream_all || (has_no_room(s->context) && !in_chunk && bytes > 2 * (double)t->fast_bytes)) return true;
+    if (!fits || s->context->stream_all || (has_no_room(s->context) && !in_chunk && bytes > 2 * (double)t->fast_bytes)) return true;
     return seconds < WEIGHT * bytes / t->gbytes_per_s;
 }
 

@@ -78,10 +78,10 @@ typedef struct Refusal {
     const char *message;
 } Refusal;
 
-static void refuse(void *user, bool is_error, SrcLoc loc, const char *message, const char *help) {
+static void refuse(void *user, Complaint what, SrcLoc loc, const char *message, const char *help) {
     Refusal *r = user;
     (void)loc, (void)help;
-    if (is_error && !r->message) r->message = arena_strdup(r->arena, message);
+    if (what != COMPLAINT_WARNING && !r->message) r->message = arena_strdup(r->arena, message);
 }
 
 Module *trial_compile(Arena *a, const Trial *t, const char *target, uint32_t *fired, const char **why) {

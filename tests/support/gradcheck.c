@@ -30,10 +30,10 @@ void trial_init(Trial *t, Arena *a, Rng *r) {
     t->graph = graph_new(a, t->model, ENTRY_GRAD);
 }
 
-static void count_report(void *user, bool is_error, SrcLoc loc, const char *message, const char *help) {
+static void count_report(void *user, Complaint what, SrcLoc loc, const char *message, const char *help) {
     Trial *t = user;
     (void)loc, (void)message, (void)help;
-    if (is_error)
+    if (what != COMPLAINT_WARNING)
         t->errors++;
     else
         t->warnings++;

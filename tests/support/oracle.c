@@ -164,9 +164,9 @@ const char *oracle_compare(Arena *a, Graph *g, const Module *m, TestData *d, Tes
     return oracle_compare_values(a, g, values, m, d, run, each);
 }
 
-static void report(void *user, bool is_error, SrcLoc loc, const char *message, const char *help) {
+static void report(void *user, Complaint what, SrcLoc loc, const char *message, const char *help) {
     (void)user;
-    if (is_error) fprintf(stderr, "%d:%d: error: %s (%s)\n", loc.line, loc.col, message, help ? help : "");
+    if (what != COMPLAINT_WARNING) fprintf(stderr, "%d:%d: error: %s (%s)\n", loc.line, loc.col, message, help ? help : "");
 }
 
 PassContext test_context(Arena *a, const char *target) {

@@ -112,10 +112,10 @@ Plan *plan_read(Arena *a, const char *text) {
     return r.p;
 }
 
-static void report(void *user, bool is_error, SrcLoc loc, const char *message, const char *help) {
+static void report(void *user, Complaint what, SrcLoc loc, const char *message, const char *help) {
     (void)user, (void)loc, (void)help;
     fprintf(stderr, "%s\n", message);
-    if (is_error) exit(1);
+    if (what != COMPLAINT_WARNING) exit(1);
 }
 
 PassContext plan_context(Arena *a, const char *target) {

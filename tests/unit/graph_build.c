@@ -98,6 +98,12 @@ static void shapes(void **state) {
     assert_false(shape_elements_checked(huge, &n));
     huge.dim[2] = dim_fixed(0);
     assert_true(shape_elements_checked(huge, &n) && n == 0);
+    huge = shape_fixed(2, (int64_t[]){MAX_ELEMENTS, MAX_ROUNDED / MAX_ELEMENTS});
+    assert_true(shape_elements_checked(huge, &n) && n == MAX_ROUNDED);
+    huge.dim[1] = dim_fixed(MAX_ROUNDED / MAX_ELEMENTS + 1);
+    assert_false(shape_elements_checked(huge, &n));
+    huge = shape_fixed(2, (int64_t[]){MAX_ELEMENTS + 1, 0});
+    assert_false(shape_elements_checked(huge, &n));
     arena_free(a);
 }
 

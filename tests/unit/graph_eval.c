@@ -281,6 +281,8 @@ static void refusals_are_words(void **state) {
     expect_error(&gradient, &env, "%8: gradient has no value before autodiff");
     Case huge = {.body = "%7 = const 0 : f32[65536,65536]"};
     expect_error(&huge, &env, "%7: too many elements to evaluate");
+    Case computed = {.body = "%7 = const 0 : f32[1048576,1048576,1024]"}; /* more than memory may have */
+    expect_error(&computed, &env, "%7: too many elements to evaluate");
     Case plain = {.body = "%7 = neg %0 : f32[2,3]"};
     inputs[0].dim[1] = 2;
     expect_error(&plain, &env, "input 0 is missing or has another shape");

@@ -11,7 +11,7 @@ static const char head[] =
     "graph @m entry=infer { dim S <= 8 dim T <= 4 hyper \"h\" = 0\n"
     "%0 = const 0 : f32[2,3] %1 = const 0 : i32[2,3] %2 = const 0 : bool[2,3] %3 = const 0 : f32[S,T] "
     "%4 = const 0 : i32[] %5 = const 0 : f32[] %6 = const 0 : f32[3] %7 = const 0 : f64[2,3]\n"
-    "%8 = const 0 : i32[1,1,1,1,1,1,1,1,1,1] %9 = const 0 : f32[1048576,1048576] %10 = const 0 : f32[S] "
+    "%8 = const 0 : i32[1,1,1,1,1,1,1,1,1,1] %9 = const 0 : f32[1099511627776,65536] %10 = const 0 : f32[S] "
     "%11 = const 0 : f32[1,1,1,1,1,1,1,1,1]\n";
 
 static const struct {
@@ -25,7 +25,8 @@ static const struct {
     {"iota axis 1 : i32[3]", "iota: no axis 1"},
     {"random %4, %5 stream 0 : f32[3]", "random: seed and step must be i32 scalars"},
     {"random %4, %4 stream 0 : i32[3]", "random: must be floating, not i32"},
-    {"const 0 : f32[1048576,1048577]", "const: too many elements"},
+    {"const 0 : f32[1048576,1048576,65537]", "const: too many elements"},
+    {"concat %9, %9 axis 0 : f32[1]", "concat: bad extent of axis 0"},
     {"neg %2 : bool[2,3]", "neg: operand must be a number, not bool"},
     {"exp %1 : i32[2,3]", "exp: operand must be floating, not i32"},
     {"pow %1, %1 : i32[2,3]", "pow: operand must be floating, not i32"},

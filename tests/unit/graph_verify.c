@@ -68,7 +68,10 @@ static void wrong_shape(Graph *g) { own_shape(g, SUM)->dim[0] = dim_fixed(8); }
 static void wrong_rank(Graph *g) { own_shape(g, SUM)->rank = MAX_RANK + 1; }
 static void wrong_dtype(Graph *g) { g->nodes.at[SUM]->dtype = DT_F64; }
 static void negative_extent(Graph *g) { own_shape(g, ZEROS)->dim[0].bound = -3; }
-static void too_many_elements(Graph *g) { own_shape(g, ZEROS)->dim[0].bound = MAX_ELEMENTS + 1; }
+static void too_long_extent(Graph *g) { own_shape(g, ZEROS)->dim[0].bound = MAX_ELEMENTS + 1; }
+static void too_many_elements(Graph *g) {
+    *own_shape(g, ZEROS) = shape_fixed(2, (int64_t[]){MAX_ELEMENTS, MAX_ROUNDED / MAX_ELEMENTS + 1});
+}
 static void unknown_symbol(Graph *g) { own_shape(g, ZEROS)->dim[0] = (Dim){.bound = 8, .sym = 1, .scale = 1}; }
 static void wrong_bound(Graph *g) { own_shape(g, ZEROS)->dim[0] = (Dim){.bound = 9, .sym = 0, .scale = 1}; }
 static void attr_dtype(Graph *g) { attr(g, THREE)->dtype = DT_F32; }
@@ -114,6 +117,9 @@ static void hyper_twice(Graph *g) { g->model->hypers.at[1].name = "lr"; }
 static void param_bounded(Graph *g) {
     g->model->params.at[1].shape = (Shape){.rank = 1, .dim = {{.bound = 8, .sym = 0, .scale = 1}}};
 }
+static void param_too_large(Graph *g) { g->model->params.at[1].shape = shape_fixed(2, (int64_t[]){MAX_ELEMENTS, 2}); }
+static void input_too_large(Graph *g) { g->model->inputs.at[0].shape = shape_fixed(2, (int64_t[]){2, MAX_ELEMENTS}); }
+static void output_too_large(Graph *g) { g->model->outputs.at[0].shape = shape_fixed(2, (int64_t[]){MAX_ELEMENTS, 2}); }
 static void range_of_float(Graph *g) { g->model->inputs.at[0].has_range = true; }
 static void range_empty(Graph *g) { g->model->inputs.at[1].hi = 0; }
 static void sym_negative(Graph *g) { g->model->syms.at[0].bound = -1; }
@@ -141,6 +147,7 @@ static const struct {
     {wrong_rank, "%10: rank 11"},
     {wrong_dtype, "%10: add gives f32[S<=8], not f64[S<=8]"},
     {negative_extent, "%11: negative extent"},
+    {too_long_extent, "%11: too many elements"},
     {too_many_elements, "%11: too many elements"},
     {unknown_symbol, "%11: no symbol 1"},
     {wrong_bound, "%11: an extent's bound is not its value at the bound of 'S'"},
@@ -180,6 +187,9 @@ static const struct {
     {decl_twice, "param \"w\" declared twice"},
     {hyper_twice, "hyper \"lr\" declared twice"},
     {param_bounded, "param 1 has a bounded extent"},
+    {param_too_large, "param 1: too many elements"},
+    {input_too_large, "input 0: too many elements"},
+    {output_too_large, "output 0: too many elements"},
     {range_of_float, "input 0 has an impossible range"},
     {range_empty, "input 1 has an impossible range"},
     {sym_negative, "dim 0 has a negative bound"},

@@ -15,9 +15,9 @@ static const RandomOptions options = {.ops = 30, .bounded = true, .empty = true}
 
 /* NULL when the program is one of the few that are refused with a diagnostic (a bounded dimension in the midst
  * of a reshape); never because of a violation that a verifier found. */
-static void refused(void *user, bool is_error, SrcLoc loc, const char *message, const char *help) {
+static void refused(void *user, Complaint what, SrcLoc loc, const char *message, const char *help) {
     (void)user, (void)loc, (void)help;
-    if (is_error && strstr(message, "internal error")) fail_msg("%s", message);
+    if (what != COMPLAINT_WARNING && strstr(message, "internal error")) fail_msg("%s", message);
 }
 
 static Module *compile(PassContext *c, Entry e, uint64_t seed) {
@@ -57,6 +57,50 @@ static void any_subset_of_passes(void **state) {
         arena_free(a);
     }
     assert_true(n_refused <= MAX_REFUSED);
+}
+
+/* Nothing in the arena has more. */
+static void fits(void *watcher, const Plan *p) {
+    const int64_t most = *(const int64_t *)watcher;
+    for (int i = 0; i < p->graph->nodes.n; i++) {
+        const Node *n = p->graph->nodes.at[i];
+        if (p->buffer[i].home == HOME_ARENA && shape_elements(*n->shape) > most)
+            fail_msg("%%%d is in memory and has more than %d elements", i, (int)most);
+    }
+}
+
+static bool too_large;
+
+static void counts_too_large(void *user, Complaint what, SrcLoc loc, const char *message, const char *help) {
+    refused(user, what, loc, message, help);
+    too_large |= what == COMPLAINT_TOO_LARGE;
+}
+
+/* What may not lie in memory is computed where it is read, or refused; then without an internal error. */
+static void in_little_memory(void **state) {
+    (void)state;
+    int n_compiled = 0, n_refused = 0;
+    for (uint64_t seed = 1; seed <= 400; seed++) {
+        Arena *a = arena_new();
+        PassContext c = test_context(a, machines[seed % 4]);
+        c.most_elements = (int64_t)2 << (seed % 7);
+        c.checkpoint = seed % 5 ? CHECKPOINT_NONE : CHECKPOINT_SQRT;
+        c.planned = fits;
+        c.watcher = &c.most_elements;
+        c.report = counts_too_large;
+        too_large = false;
+        Graph *graphs[ENTRY_COUNT] = {NULL};
+        const Entry e = entries[seed % 3];
+        graphs[e] = random_graph(a, e, seed, options);
+        Module *m = compile_module(&c, graphs);
+        if (m) agrees(a, e, seed, m);
+        assert_true(!m || !too_large);
+        n_compiled += m != NULL;
+        n_refused += too_large;
+        arena_free(a);
+    }
+    print_message("%d compiled, %d refused\n", n_compiled, n_refused);
+    assert_true(n_compiled >= 50 && n_refused >= 50);
 }
 
 /* Launches in a random order that keeps every `after`. */
@@ -269,7 +313,8 @@ static void steps_share_kernels(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(any_subset_of_passes),        cmocka_unit_test(any_order_the_dag_allows),
+        cmocka_unit_test(any_subset_of_passes),
+        cmocka_unit_test(in_little_memory),        cmocka_unit_test(any_order_the_dag_allows),
         cmocka_unit_test(modules_keep_their_promises), cmocka_unit_test(outputs_are_optional),
         cmocka_unit_test(printing_and_determinism),    cmocka_unit_test(rare_programs_on_every_target),
         cmocka_unit_test(steps_share_kernels),

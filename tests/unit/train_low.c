@@ -28,9 +28,9 @@ typedef struct Trainer {
     int step;
 } Trainer;
 
-static void report(void *user, bool is_error, SrcLoc loc, const char *message, const char *help) {
+static void report(void *user, Complaint what, SrcLoc loc, const char *message, const char *help) {
     (void)user, (void)loc, (void)help;
-    if (is_error) fail_msg("%s", message);
+    if (what != COMPLAINT_WARNING) fail_msg("%s", message);
 }
 
 static Module *compile(Arena *a, const char *model) {

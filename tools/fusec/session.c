@@ -32,9 +32,10 @@ bool session_open(Session *s, Arena *a, const Options *o) {
     return ok && !diag_errors(s->diag);
 }
 
-static void report(void *user, bool is_error, SrcLoc loc, const char *message, const char *help) {
+static void report(void *user, Complaint what, SrcLoc loc, const char *message, const char *help) {
+    static const DiagCode code[] = {[COMPLAINT_WARNING] = W0301, [COMPLAINT_ERROR] = E0501, [COMPLAINT_TOO_LARGE] = E0216};
     Session *s = user;
-    diag_report(s->diag, is_error ? E0501 : W0301, loc, "%s", message);
+    diag_report(s->diag, code[what], loc, "%s", message);
     if (help) diag_help(s->diag, "%s", help);
 }
 

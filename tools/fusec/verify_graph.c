@@ -20,10 +20,10 @@ bool *verify_results(Arena *a, const Graph *g) {
     return asked;
 }
 
-static void keep_error(void *user, bool is_error, SrcLoc loc, const char *message, const char *help) {
+static void keep_error(void *user, Complaint what, SrcLoc loc, const char *message, const char *help) {
     Verify *const v = user;
     (void)loc, (void)help;
-    if (is_error) v->error = arena_printf(v->arena, "%s", message);
+    if (what != COMPLAINT_WARNING) v->error = arena_printf(v->arena, "%s", message);
 }
 
 /* Passes may edit what they are given: this one is read from its text. */

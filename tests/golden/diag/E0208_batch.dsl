@@ -9,7 +9,7 @@ model m {
     d = jacobian(y, x, batch = 1)
     e = jacobian(y, x, batch = 0.5)
     f = jacobian(reshape(x, [B, 1, 1, 3, 1, 1]), reshape(x, [1, 1, 1, B, 3]))
-    g = jacobian(zeros [100000, 10] + x[0, 0], zeros [100000, 20] + 1.0)
+    g = jacobian(zeros [100000, 1000] + x[0, 0], zeros [100000, 2000] + 1.0)
     output k = jacobian(y, x, 0)
     z[j] = jvp(y[j, 0], x, x)
 }

@@ -11,4 +11,10 @@ model m {
     input at : i32[4] in 0..65536
     g[i in 0..4] = wide[at[i], at[i]]
     output c = ones [99999999999999]
+    rows = reshape(zeros [1048576, 1048576, 2], [-1])
+    long = concat(zeros [1099511627776, 0], zeros [1, 0], axis = 0)
+    input table : f32[1048576, 1048577]
+    output pairs = zeros [1048576, 1048576] + zeros [2, 1, 1]
+    p = param [1048576, 1048577] init zeros
+    state s = zeros [1048577, 1048576]
 }
