@@ -2,6 +2,7 @@
  *
  *     sum_e float(ids[e] == v) * x[e, c]      =  scatter(x, ids)[v, c]
  *     sum_v float(ids[e] == v) * t[v, c]      =  t[ids[e], c], 0 where no v is ids[e]
+ *     sum_ev float(ids[e] == v) * x[e, c]     =  sum_e of x[e, c] where ids[e] is one of the v
  *     max_e where(ids[e] == v, x[e, c], -inf) =  scatter_max(x, ids)[v, c]; min likewise.  By canonicalize, before autodiff: the
  *                                                derivative of the left side looks for the first of all ids, row by row
  *
@@ -247,6 +248,14 @@ static bool pays_to_look_up(const Indicator *x, const Node *table) {
     return walked || table->op == OP_PARAM || table->op == OP_STATE || table->op == OP_INPUT;
 }
 
+/* All loops but the rows'. */
+static void add_other_loops(Rest *s, const Indicator *x) {
+    for (int l = 0; l < x->c->n_loops; l++) {
+        if (l == x->c->n_out) s->c.n_out = s->c.n_loops;
+        if (l != x->row) add_loop(s, x->c, l);
+    }
+}
+
 /* The terms where ids are rows, and 0 elsewhere, then what is summed of them; NULL: they have too many dims. */
 static Node *where_row(const Indicator *x, Rest *s) {
     const int first = s->c.n_out, rank = s->c.n_loops;
@@ -258,11 +267,34 @@ static Node *where_row(const Indicator *x, Rest *s) {
         for (int id = 0; id < x->ids->shape->rank; id++)
             if (s->to[x->loop[id]] == l) perm[n] = (int8_t)id, axes[n++] = (int8_t)l;
     for (int l = first; l < rank; l++) summed[l - first] = (int8_t)l;
-    Node *terms = finish_rest(s, x);
+    Node *terms = s->c.n_operands ? finish_rest(s, x) : rewrite_const(x->r, DT_F32, shape_make(rank, s->c.extent), 1);
     Node *mask = rewrite_broadcast(x->r, rewrite_transpose(x->r, is_row(x), perm), *terms->shape, axes);
     Node *in[] = {mask, terms, rewrite_const(x->r, DT_F32, *terms->shape, 0)};
     Node *kept = rewrite_op(x->r, OP_SELECT, 3, in, NULL);
     return rank > first ? rewrite_reduce(x->r, OP_SUM, kept, rank - first, summed) : kept;
+}
+
+/* An operand whose first dims are those of ids; its number. */
+static int add_by_ids(Rest *s, const Indicator *x, Node *operand) {
+    const int at = s->c.n_operands++;
+    s->in[at] = operand;
+    for (int d = 0; d < x->ids->shape->rank; d++) {
+        s->map[at][d] = (Affine){.divisor = 1};
+        s->map[at][d].coef[s->to[x->loop[d]]] = 1;
+    }
+    return at;
+}
+
+/* Nothing else has the rows, over which the sum goes: of an id that is one of them it has one term. */
+static Node *as_count(const Indicator *x) {
+    Rest s;
+    begin_rest(&s);
+    add_other_loops(&s, x);
+    for (int k = 0; k < x->c->n_operands; k++)
+        if (k != x->at) add_operand(&s, x, k);
+    if (s.c.n_operands < 2 || x->chosen) return !s.c.n_operands && x->c->n_guards ? NULL : where_row(x, &s);
+    add_by_ids(&s, x, rewrite_op(x->r, OP_CAST, 1, (Node *[]){is_row(x)}, &(Attr){.dtype = DT_F32}));
+    return finish_rest(&s, x);
 }
 
 static Node *as_gather(Indicator *x) {
@@ -292,18 +324,10 @@ static Node *as_gather(Indicator *x) {
     Node *found = rewrite_op(x->r, OP_GATHER, 2, (Node *[]){rows, ids_of_all(x)}, NULL);
     Rest s;
     begin_rest(&s);
-    for (int l = 0; l < c->n_loops; l++) {
-        if (l == c->n_out) s.c.n_out = s.c.n_loops;
-        if (l != x->row) add_loop(&s, c, l);
-    }
+    add_other_loops(&s, x);
     for (int k = 0; k < c->n_operands; k++)
         if (k != x->at && k != table) add_operand(&s, x, k);
-    const int at = s.c.n_operands++;
-    s.in[at] = found;
-    for (int d = 0; d < rank; d++) {
-        s.map[at][d] = (Affine){.divisor = 1};
-        s.map[at][d].coef[s.to[x->loop[d]]] = 1;
-    }
+    const int at = add_by_ids(&s, x, found);
     for (int k = 0, d = rank; k < t->shape->rank; k++)
         if (!taken[k]) s.map[at][d++] = renumbered(&s, &c->map[table][k], c->n_loops);
     return x->chosen && s.c.n_operands > 1 ? where_row(x, &s) : finish_rest(&s, x);
@@ -314,7 +338,8 @@ static Node *by_indicator(Rewriter *r, const Contract *c, Node *const *in, bool 
     if (c->to_f32 || !find_indicator(&x)) return NULL;
     for (int k = 0; k < c->n_operands; k++)
         if (k != x.at && in[k]->dtype != DT_F32) return NULL;
-    return x.row < c->n_out ? as_scatter(&x) : as_gather(&x);
+    if (x.row < c->n_out) return as_scatter(&x);
+    return is_used(&x, x.row, -1) ? as_gather(&x) : as_count(&x);
 }
 
 /* ---- sums ------------------------------------------------------------------------------------------------------------------ */

@@ -123,7 +123,24 @@ $ids
     s = where(mod(iota(E), 3) == 0, -inf, x)
     y = max(segment_max(s, ids, V), -4.0)
 END
-[ "$(wc -l <names)" = 19 ] || fail "not all models are there"
+model total 0 0 <<END # of all rows together: of the ids that are rows
+$ids
+    x = param [E, C] init normal(1.0)
+    y = sum(scatter_add(x, ids, V), axis = 0)
+END
+model total_of_products 0 0 <<END
+$ids
+    x = param [E, C] init normal(1.0)
+    u = param [C, 5] init normal(1.0)
+    y[k] = sum[e, v in 0..V, c] float(ids[e] == v) * x[e, c] * u[c, k]
+END
+model rows_of_samples 0 0 <<END # how many ids of each sample are rows, and what they add up to
+$many
+    x = param [B, E] init normal(1.0)
+    n[b] = sum[e, v in 0..V] float(ids[b, e] == v)
+    y[b] = n[b] + sum[e, v in 0..V] where(v == ids[b, e], x[b, e], 0.0)
+END
+[ "$(wc -l <names)" = 22 ] || fail "not all models are there"
 
 # what is compared again is computed again: the same gradient, and in low precision
 "$FUSEC" verify softmax_by_ids.dsl --target $targets --checkpoint=sqrt --rounds 1 --quiet >log 2>&1 || fail "recomputed: $(cat log)"
@@ -207,11 +224,12 @@ model m {
   q[e, c] = sum[i] where(idd[e] == i, xx[e] * u[i, c] * g[c], 0)
   r[c, e] = sum[i] where(idd[e] == i, xx[e] * u[i, c], 0)
   v = sum(where(expand_dims(idd, 1) == iota(64, axis = 1, rank = 2), expand_dims(xx, 1) * t, 0))
+  w = sum(scatter_add(xx * u[0, 0], idd, 64))
   output s1 = s[1]
   output q1 = q[1, 2]
   output r1 = r[2, 1]
-  output fin = sum(where(s == s, 0.0, 1.0)) + sum(where(q == q, 0.0, 1.0)) + sum(where(r == r, 0.0, 1.0)) + where(v == v, 0.0, 1.0)
-  output same = abs(v - sum(s)) < 0.01
+  output fin = sum(where(s == s, 0.0, 1.0)) + sum(where(q == q, 0.0, 1.0)) + sum(where(r == r, 0.0, 1.0)) + where(v == v, 0.0, 1.0) + where(w == w, 0.0, 1.0)
+  output same = abs(v - sum(s)) + abs(v - w) < 0.01
   loss = sum(q) + sum(s)
   train loss with sgd(lr = 0.1)
 }

@@ -49,6 +49,7 @@ model m {
     top = segment_max(float(iota($rows)), ids, $rows)
     t = float(iota($rows)) * 2.0
     found[e] = sum[v] float(ids[e] == v) * t[v]
+    output all_of_them = sum(n)
     output most = max(n)
     output least = min(n)
     output last = max(top)
@@ -57,7 +58,7 @@ model m {
 }
 END
 "$FUSEC" run numbers.dsl --target host --entry infer --quiet >log 2>&1 || fail "numbers: $(cat log)"
-[ "$(tr '\n' ' ' <log)" = "most 2 least 0 last 999999 second 3 value 8 " ] || fail "numbers: $(cat log)"
+[ "$(tr '\n' ' ' <log)" = "all_of_them 1000000 most 2 least 0 last 999999 second 3 value 8 " ] || fail "numbers: $(cat log)"
 
 # ---- all pairs, of which nothing is kept ----
 cat >pairs.dsl <<'END'
