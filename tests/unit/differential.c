@@ -114,7 +114,7 @@ static void write_model(Arena *a, const Module *m) {
 }
 
 static void build_library(void) {
-    TrialSet *set = trial_set(PROGRAMS, 0);
+    TrialSet *set = trial_set(PROGRAMS, seed);
     for (int i = 0; i < PROGRAMS; i++) {
         Arena *a = arena_new();
         const char *why;
