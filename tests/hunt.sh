@@ -31,6 +31,7 @@ summary() { # LOG made|wrong
         $1 == "graphs" && $2 == "programs" { made = $3; wrong = $5 }
         ($1 == "ptxas" || $1 == "streams") && $2 == "programs" { made = $3; wrong = $5 }
         $1 == "schedules" && $2 == "runs" { made = $3; wrong = $5 }
+        $1 == "sweeps" && $2 == "tests" { made = $3; wrong = $5 }
         $1 == "forms" && $2 == "cases" { made = $3; wrong = $5 }
         $1 == "guard" && $2 == "programs" { made = $3; wrong = $5 + $7 }
         $1 == "faults" && NF == 2 { made = $2 } $1 == "lost" && NF == 2 { wrong = $2 }

@@ -2,13 +2,9 @@
 # Small programs at the edges of what kernels are made for: extents of 0 and 1, single elements on their way through shared
 # memory, sums over several short loops, products too large to run, views in tf32, gradients that always overflow.  Every
 # form compiles; what runs gives the same results and gradients everywhere.
-set -u
-export LC_ALL=C
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
-bad=0
-fail() { echo "FAIL: $*"; bad=1; }
+. "$SRC/tests/support/script.sh"
+compiler=${CC:-cc}
+quick_c
 targets="host interp"
 command -v "${CC:-cc}" >/dev/null && targets="$targets c99"
 [ -e "$BUILD/ptxsim/libcuda.so.1" ] && targets="$targets sm_80 sm_90a"
@@ -205,7 +201,7 @@ model moving {
     output y = $y
 }
 END
-    "$FUSEC" verify moving.dsl --target=host,c99 --rounds 4 >log 2>&1 || fail "$y: $(cat log)"
+    CC=$compiler "$FUSEC" verify moving.dsl --target=host,c99 --rounds 4 >log 2>&1 || fail "$y: $(cat log)"
 done
 
 model many_parts <<END # a concat of more tensors than a kernel takes

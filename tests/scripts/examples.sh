@@ -1,12 +1,13 @@
 #!/bin/sh
-# Every example compiles to every form, and trains, small: its loss falls.
+# Every example compiles to every form, and trains, small: its loss falls.  Tile IR and LLVM IR at full size are made by code_counts.sh;
+# SWEEP_ALL=1, as in ./dev fuzz: here too.
 set -e
 . "$SRC/tests/support/script.sh"
 x=$SRC/examples
 
 forms() { # DIR/NAME: full size; what LLVM makes of the large ones is for the benchmarks
     name=$(basename "$1")
-    for suffix in graph tile c ll; do
+    for suffix in graph c ${SWEEP_ALL:+tile ll}; do
         "$FUSEC" "$x/$1.dsl" -o "$work/$name.$suffix" || die "$name.$suffix"
         [ -s "$work/$name.$suffix" ] || die "$name.$suffix is empty"
     done

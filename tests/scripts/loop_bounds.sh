@@ -3,6 +3,7 @@
 # rows that are masked everywhere; a masked value that counts (-1e9 in a maximum, 1 in a sum) keeps them.  C agrees with float64
 # (streams.sh runs streams on the others).
 . "$SRC/tests/support/script.sh"
+quick_c
 
 # row NAME BOUNDS EXPRESSION: BOUNDS of the loop over a row, in C: which of `from` and `to` it has
 outputs=

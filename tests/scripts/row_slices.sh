@@ -3,6 +3,7 @@
 # slice, for the parameters; on every target with several cores.  Norms, dropout, a bias; written by the user as well as by the
 # library.  Numbers against float64.
 . "$SRC/tests/support/script.sh"
+quick_c
 has_software_gpu
 
 # passes SUMS MB: of the kernels of grad, one moves more than so many MB, and takes SUMS sums over its rows

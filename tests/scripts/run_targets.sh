@@ -1,6 +1,7 @@
 #!/bin/sh
 # Three training steps of small versions of the examples: host code, emitted C, the interpreter and, where the software
-# GPU is built, emitted PTX give the same losses, to 1e-4 of the first; in bf16 and f16 to 2e-3.
+# GPU is built, emitted PTX give the same losses, to 1e-4 of the first; in bf16 and f16 to 2e-3,
+# in one of the two by turns; SWEEP_ALL=1, as in ./dev fuzz: in both.
 set -e
 . "$SRC/tests/support/script.sh"
 x=$SRC/examples
@@ -26,10 +27,12 @@ agree() { # NAME OPTIONS
 
 # The same in a precision: a value that lies between two of the dtype may round differently, and what follows from it.  The
 # losses must be near those in f32 as well.
+precisions='bf16 f16'
 agree_low() { # NAME OPTIONS
     example=$1; shift
+    [ -n "${SWEEP_ALL:-}" ] || case $precisions in bf16) precisions=f16 ;; *) precisions=bf16 ;; esac
     "$FUSEC" run "$x/$example.dsl" "$@" --steps 3 | sed -n 's/^step.*  loss \([^ ]*\).*/\1/p' > f32.loss
-    for precision in bf16 f16; do
+    for precision in $precisions; do
         sed "s/^model [a-z0-9_]* {/&\n    precision $precision/" "$x/$example.dsl" > low.dsl
         grep -q "^    precision $precision" low.dsl
         (quick_c; agree_in low.dsl "$example in $precision" 2e-3 "$@")

@@ -1,5 +1,6 @@
 # Instances that are shared, repeats that count and emit, several `train` lines: the same as what can be written without them.
 . "$SRC/tests/support/script.sh"
+quick_c
 
 # a layer applied again: its parameters, its states as they are by then, in layers, repeats and scans
 cat >got.dsl <<'END'

@@ -1,10 +1,11 @@
 #!/bin/sh
 # MODEL_STACK_BYTES of the C form holds: what every function of MODEL.h takes of the stack is measured by filling one with a
 # pattern, for the examples in small and for models of large tiles, many inputs, and many launches, as gcc and clang compile
-# them.  Their self-tests pass on the way.  With STACK_BYTES_ALL=1 every model under every set of flags.
+# them.  Their self-tests pass on the way.  Each set of flags for one or two models; SWEEP_ALL=1, as in ./dev fuzz: every model under
+# every set.
 . "$SRC/tests/support/script.sh"
 command -v gcc >/dev/null || { echo "skipped: no gcc"; exit 77; }
-all=${STACK_BYTES_ALL:-}
+all=${SWEEP_ALL:-}
 
 # measure MODEL "COMPILER FLAGS".. (DIR/MODEL.c is there)
 measure() {
@@ -71,12 +72,11 @@ emit "$x/chargpt/chargpt.dsl" -D B=2 -D T=8 -D L=1 -o chargpt.c
 emit tiles.dsl -o tiles.c
 emit many.dsl -o many.c
 emit deep.dsl -o deep.c
-for name in digits tiles many; do
-    measure $name 'gcc -O0' 'gcc -O1' 'gcc -O2' 'gcc -O3' 'gcc -Os'
-    [ "$wide" ] && measure $name "gcc -O3 $wide"
-    [ "$wide512" ] && measure $name "gcc -O3 $wide512"
-    command -v clang >/dev/null && measure $name 'clang -O0' 'clang -O2'
-done
+clang=
+command -v clang >/dev/null && clang=clang
+measure digits 'gcc -O0' 'gcc -O2' ${wide512:+"gcc -O3 $wide512"} ${clang:+'clang -O2'}
+measure tiles 'gcc -O1' 'gcc -O3' 'gcc -Os' ${wide:+"gcc -O3 $wide"} ${clang:+'clang -O0'}
+measure many 'gcc -O0' 'gcc -O2' 'gcc -Os' ${wide512:+"gcc -O3 $wide512"}
 measure deep 'gcc -O3'
 measure chargpt 'gcc -O0'
 measure ecg "gcc -O3 $wide" "gcc -O3 $wide512"
@@ -85,9 +85,9 @@ if [ "$all" ]; then
     emit "$x/gpt2/gpt2.dsl" -D B=2 -D T=8 -D V=32 -D C=32 -D H=2 -D L=1 -o gpt2.c
     emit "$x/unet/unet.dsl" -D B=1 -D S=16 -D W=4 -o unet.c
     emit "$x/resnet50/resnet50.dsl" -D B=2 -D S=8 -D W=8 -D channels=1 -D classes=10 -o resnet50.c
-    for name in deep digits_cnn ecg chargpt gpt2 unet resnet50; do
+    for name in digits tiles many deep digits_cnn ecg chargpt gpt2 unet resnet50; do
         measure $name 'gcc -O0' 'gcc -O1' 'gcc -O2' 'gcc -O3' 'gcc -Os' "gcc -O3 $wide" "gcc -O3 $wide512"
-        measure $name 'clang -O0' 'clang -O1' 'clang -O3' "clang -O3 $wide512"
+        measure $name 'clang -O0' 'clang -O1' 'clang -O2' 'clang -O3' "clang -O3 $wide512"
     done
 fi
 

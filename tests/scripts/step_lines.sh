@@ -3,6 +3,7 @@
 # count that an optimizer sees are those of a recurrence written out in awk; and in every form a call takes the lines and outputs it names.
 . "$SRC/tests/support/script.sh"
 cc=${CC:-cc}
+quick_c
 all_targets
 
 cat >gan.dsl <<'END_DSL'
@@ -170,7 +171,9 @@ int main(void) {
 }
 END_C
 sed -i '/mean_of/d' gan.dsl # which needs `real` in every call
+CC=$cc
 in_every_form gan.dsl
+quick_c
 
 # f16 and --check-finite; bf16 weights; states of two lines that are one value; more outputs than there are bits
 cat >shared.dsl <<'END_DSL'
@@ -220,6 +223,7 @@ int main(void) {
     return 0;
 }
 END_C
+CC=$cc
 in_every_form many.dsl
 
 # errors

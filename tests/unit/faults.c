@@ -4,7 +4,7 @@
  * every file as it was or whole and new, all of one command alike, or ends well with what it prints and writes without
  * a fault; and if nothing else is left, here or in $TMPDIR.
  *
- * FAULTS_TRIALS (default 400), FAULTS_SEED, FAULTS_FIRST (the number of the first trial: with FAULTS_TRIALS=1 a trial
+ * FAULTS_TRIALS (default 250; ./dev fuzz 800), FAULTS_SEED, FAULTS_FIRST (the number of the first trial: with FAULTS_TRIALS=1 a trial
  * is repeated), FAULTS_ONLY (of commands that have this text).  Prints `faults N` and `lost N`. */
 #include "tests/faults/inject.h"
 #include "tests/support/scratch.h"
@@ -432,7 +432,7 @@ static void every_file_call(void **state) {
 
 static void any_call(void **state) {
     (void)state;
-    const long trials = number("FAULTS_TRIALS", 400), first = number("FAULTS_FIRST", 0), lost = total.lost;
+    const long trials = number("FAULTS_TRIALS", 250), first = number("FAULTS_FIRST", 0), lost = total.lost;
     const uint64_t seed = (uint64_t)number("FAULTS_SEED", 1);
     for (long i = first; i < first + trials; i++) trial(seed, i);
     assert_true(total.faults > 0);

@@ -1,7 +1,8 @@
 /* Host code and emitted C with every tensor between pages that must not be touched (tests/support/guard.h), against the
  * float64 evaluation: the examples at small sizes and random programs.  Host code runs as checked code too
  * (tests/support/checked.h) and must make the same numbers: in a sample of every EVERY_CHECKED-th random program and of
- * the examples on one processor, else of all programs.
+ * the examples on one processor, else of all programs.  The sample is eight random programs, which ./dev fuzz draws more of,
+ * and each example by two of four ways in turn; SWEEP_ALL=1, as in ./dev fuzz: sixteen, and all ways.
  *
  *   test_guard [COUNT [SEED]]              so many random programs instead of a sample
  *   test_guard FILE.dsl[,NAME=VALUE..]...  these programs
@@ -27,7 +28,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { PROGRAMS = 16, SET = 1000, EVERY_C = 4, EVERY_CHECKED = 4, MOST_FLOPS = 20000000, PATIENCE = 60 };
+enum { PROGRAMS = 8, MORE_PROGRAMS = 16, WAYS = 4, SET = 1000, EVERY_C = 4, EVERY_CHECKED = 4, MOST_FLOPS = 20000000, PATIENCE = 60 };
 
 /* What run_guarded runs; TestRun has no room for it. */
 static struct {
@@ -292,6 +293,8 @@ static const char *run_entry(Arena *a, const Module *m, Graph *g, TestData *d) {
     return error;
 }
 
+static bool every(void) { return files || getenv("SWEEP_ALL"); }
+
 /* *hash: of all results, after all entries; 0: refused. */
 static bool text_agrees(const Text *t, Backend backend, Placing placing, int machine, uint64_t *hash) {
     static const Entry order[] = {ENTRY_INIT, ENTRY_DERIVE, ENTRY_INFER, ENTRY_GRAD, ENTRY_STEP};
@@ -319,11 +322,12 @@ static bool text_agrees(const Text *t, Backend backend, Placing placing, int mac
     return !why;
 }
 
-static bool check_text(const void *spec) {
+/* An example on three machines, and as C. */
+static bool check_ways(const char *spec, int first, int step) {
     Arena *a = arena_new();
     const Text t = text_of(a, spec);
     bool ok = true;
-    for (int way = 0; way < 4; way++) { /* three machines, and C */
+    for (int way = first; way < WAYS; way += step) {
         const Backend backend = way == 3 ? BACKEND_C99 : BACKEND_HOST;
         uint64_t low, high;
         ok = text_agrees(&t, backend, PLACING_LOW, way % 3, &low) && ok;
@@ -334,6 +338,10 @@ static bool check_text(const void *spec) {
     arena_free(a);
     return ok;
 }
+
+static bool check_text(const void *spec) { return check_ways(spec, 0, 1); }
+static bool check_even(const void *spec) { return check_ways(spec, 0, 2); }
+static bool check_odd(const void *spec) { return check_ways(spec, 1, 2); }
 
 /* ---- counting ------------------------------------------------------------------------------------------------------ */
 static struct {
@@ -382,10 +390,11 @@ static void nothing_outside(void **state) {
     for (int i = 0; files && files[i]; i++) count(check_text, files[i], files[i]);
     for (size_t i = 0; !files && !asked && i < sizeof examples / sizeof *examples; i++) {
         Arena *a = arena_new();
-        count(check_text, arena_printf(a, "%s/examples/%s", SOURCE_DIR, examples[i]), examples[i]);
+        count(every() ? check_text : i % 2 ? check_odd : check_even, arena_printf(a, "%s/examples/%s", SOURCE_DIR, examples[i]),
+              examples[i]);
         arena_free(a);
     }
-    if (!files) count_random(asked ? asked : PROGRAMS);
+    if (!files) count_random(asked ? asked : every() ? MORE_PROGRAMS : PROGRAMS);
     printf("guard programs %d faults %d wrong %d\n", total.programs, total.faults, total.wrong);
     assert_int_equal(total.faults + total.wrong, 0);
 }

@@ -1,8 +1,9 @@
 /* Every tile of matrix_tiles.def with its factors in every orientation, in every precision, by the instructions of
  * sm_80 and of sm_90a, with and without sums over the tile: right numbers, no findings, no bank conflicts, whole
  * sectors, as many matrix operations as the tile has; and NVIDIA's assembler spills nothing, serialises no wgmma (C7510,
- * C7514, C7515) and ignores no setmaxnreg (C7508).  Of 16 schedules the first and each fifth, bf16 and f16 by turns, and
- * no f16 to the assembler: their instructions are the same but for the type; FUSEC_SCHEDULES_EVERY=1, as in ./dev fuzz: all. */
+ * C7514, C7515) and ignores no setmaxnreg (C7508).  Of 16 schedules the first and each fifth, bf16 and f16 by turns; to
+ * the assembler bf16 by wgmma and tf32 by mma, and no f16, whose instructions are those of bf16 but for the type;
+ * FUSEC_SCHEDULES_EVERY=1, as in ./dev fuzz: all. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -120,9 +121,8 @@ static void assembled(void **state) {
     (void)state;
     if (!have_compiler("ptxas")) skip();
     for (int type = 0; type < TYPES; type++) {
-        if (!every() && !strcmp(types[type], "f16")) continue;
-        check_assembled(BY_MMA, types[type]);
-        check_assembled(BY_WGMMA, types[type]);
+        if (every() || type == TF32) check_assembled(BY_MMA, types[type]);
+        if (every() || !strcmp(types[type], "bf16")) check_assembled(BY_WGMMA, types[type]);
     }
 }
 

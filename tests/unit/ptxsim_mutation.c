@@ -1,7 +1,8 @@
 /* Mistakes made on purpose in kernels that are right: a mutant is caught when the software GPU reports something, or
  * when a result differs from that of the kernel as it was, within 16 schedules.  At least 95 of 100 must be; those that
  * are not are listed, each with its reason: one that is found by a further experiment or in the text, else one of
- * ptxsim_survivors.def, else the test fails. */
+ * ptxsim_survivors.def, else the test fails.  Of the programs that take long half of the sample; FUSEC_SCHEDULES_EVERY=1, as in
+ * ./dev fuzz: all of it. */
 #include "ptxsim_subject.h"
 #include "ptxsim_nvcc.h"
 #include "tests/support/ptx_mutate.h"
@@ -34,13 +35,14 @@ static struct {
 static const struct {
     const char *file, *overrides;
     int samples;
+    bool slow;
 } PROGRAMS[] = {
-    {"digits/mlp.dsl", "B=37", 4},
-    {"firmware/digits.dsl", "", 2},
-    {"ecg/ecg.dsl", "", 2},
-    {"digits/cnn.dsl", "B=5", 2},
-    {"chargpt/chargpt.dsl", "B=3 T=18 C=40 H=2 L=1", 1},
-    {"gpt2/gpt2.dsl", "B=2 T=20 V=45 C=40 H=2 L=1", 1},
+    {"digits/mlp.dsl", "B=37", 6, false},
+    {"firmware/digits.dsl", "", 3, false},
+    {"ecg/ecg.dsl", "", 2, true},
+    {"digits/cnn.dsl", "B=5", 2, true},
+    {"chargpt/chargpt.dsl", "B=3 T=18 C=40 H=2 L=1", 1, true},
+    {"gpt2/gpt2.dsl", "B=2 T=20 V=45 C=40 H=2 L=1", 1, true},
 };
 
 /* Kernels of tests/golden/ptxsim/FILE.cu, with their launches as in ptxsim_case.h. */
@@ -353,7 +355,13 @@ static int by_draw(const void *a, const void *b) {
     return i < j ? -1 : i > j;
 }
 
-static void mutate_subject(Subject *s, Source source, int samples) {
+/* How many of a kind; half is what is drawn first of all. */
+static int wanted(Source source, MutationKind kind, int samples, bool slow) {
+    const int all = samples * SAMPLE[source][kind];
+    return slow && !getenv("FUSEC_SCHEDULES_EVERY") ? (all + 1) / 2 : all;
+}
+
+static void mutate_subject(Subject *s, Source source, int samples, bool slow) {
     static Mutation all[MOST_MUTATIONS];
     static const char *const COOPERATING[] = {"bar.sync", "shfl.", ".shared", NULL};
     int taken[MUTATION_KINDS] = {0};
@@ -361,7 +369,7 @@ static void mutate_subject(Subject *s, Source source, int samples) {
     const int n = mutations_of(s->text, source == EMITTED ? COOPERATING : NULL, all, MOST_MUTATIONS);
     qsort(all, (size_t)n, sizeof *all, by_draw);
     for (int k = 0; k < n; k++)
-        if (taken[all[k].kind] < samples * SAMPLE[source][all[k].kind])
+        if (taken[all[k].kind] < wanted(source, all[k].kind, samples, slow))
             taken[all[k].kind] += try_mutant(s, source, &all[k]);
 }
 
@@ -377,7 +385,7 @@ static void mutate_twins(const char *folder) {
             continue;
         }
         Subject s = twin_subject(path);
-        mutate_subject(&s, TWINS, 1);
+        mutate_subject(&s, TWINS, 1, false);
         subject_end(&s);
     }
     closedir(d);
@@ -407,7 +415,7 @@ static void emitted(void **state) {
     (void)state;
     for (size_t k = 0; k < sizeof PROGRAMS / sizeof *PROGRAMS; k++) {
         Subject s = program_subject(k);
-        mutate_subject(&s, EMITTED, PROGRAMS[k].samples);
+        mutate_subject(&s, EMITTED, PROGRAMS[k].samples, PROGRAMS[k].slow);
 
         subject_end(&s);
     }
@@ -417,7 +425,7 @@ static void others(void **state) {
     (void)state;
     for (size_t k = 0; find_nvcc() && k < sizeof CUDA / sizeof *CUDA; k++) {
         Subject s = cuda_subject(k);
-        mutate_subject(&s, NVCC, 1);
+        mutate_subject(&s, NVCC, 1, false);
         subject_end(&s);
     }
     mutate_twins(SOURCE_DIR "/tests/golden/ptxsim/wrong");
