@@ -267,6 +267,7 @@ typedef struct Kernel {
     int members;           /* of a family; 0: it is none */
     int onto, loop_sums;   /* products that are added up onto the first; sums over a factor that its loops take */
     int slices;            /* sums over its tiles */
+    int turns;             /* products over its rows, to which their tiles add in memory */
     /* of products on a GPU: */
     bool measured;         /* its tile is the fastest of those measured, not the cost model's choice */
     const char *slow;      /* why a faster matrix instruction does not multiply; NULL: the fastest does */

@@ -269,6 +269,7 @@ static void write_kernel(Emitter *e, PlanKernel *pk, int number) {
         e->k->onto += pk->nodes.at[i].part == PART_ONTO;
         e->k->loop_sums += pk->nodes.at[i].part == PART_SUM;
         e->k->slices += pk->nodes.at[i].part == PART_SLICES;
+        e->k->turns += pk->nodes.at[i].part == PART_TURNS;
     }
     kernel_drop_unused(e->k);
     close_kernel(e);

@@ -116,7 +116,7 @@ void pass_overwrite(PassContext *c, Plan *p) {
         if ((pk->kind != KERNEL_MAP && pk->kind != KERNEL_ROW && pk->kind != KERNEL_CONTRACT) || pk->workspace) continue;
         for (int i = 0; i < pk->nodes.n; i++) {
             const PlanNode *v = &pk->nodes.at[i];
-            if (!v->stored || v->part == PART_SLICES || v->part == PART_TURNS || !in_arena_alone(&o, v->node) || p->buffer[v->node->id].within) continue;
+            if (!v->stored || v->part == PART_SLICES || !in_arena_alone(&o, v->node) || p->buffer[v->node->id].within) continue;
             p->buffer[v->node->id].within = (Node *)to_overwrite(&o, pk, k, v);
         }
     }

@@ -294,11 +294,11 @@ static bool depends_on(Finder *s, const Stream *members, const Stream *of) {
     return read_before(s, of, last);
 }
 
-static bool may_add(const Finder *s, const Stream *rows) {
+/* Products alone, whose terms are what they are at once: nothing is corrected later. */
+static bool may_add(const Stream *rows) {
     for (int i = 0; i < rows->members.n; i++) {
         const Node *n = rows->members.at[i].node;
-        if (n->op != OP_CONTRACT || n->dtype != DT_F32 || rows->members.at[i].term.shift || rows->members.at[i].term.n_factors || s->f->adds[n->id])
-            return false;
+        if (n->op != OP_CONTRACT || n->dtype != DT_F32 || rows->members.at[i].term.shift || rows->members.at[i].term.n_factors) return false;
     }
     return true;
 }
@@ -322,7 +322,7 @@ static bool may_take_turns(Finder *s, const Stream *of, const Stream *rows) {
     const Node *a = of->members.at[0].node, *b = rows->members.at[0].node;
     if (!t->device->takes_turns || of->turns || rows->turns || !shape_same(of->shape, rows->shape) || dim_of_rows(of) != rows->dim) return false;
     if (a->remat != b->remat || a->phase != b->phase || (s->f->wanted && s->f->wanted[a->id] != s->f->wanted[b->id])) return false;
-    return tile_may_take_turns(t, of->shape->dim[rows->dim]) && may_add(s, rows) && !depends_on(s, rows, of) && !depends_on(s, of, rows);
+    return tile_may_take_turns(t, of->shape->dim[rows->dim]) && may_add(rows) && !depends_on(s, rows, of) && !depends_on(s, of, rows);
 }
 
 /* A kernel has axes for all members. */

@@ -269,6 +269,18 @@ END2
 "$FUSEC" verify waits.dsl --target host,c99 --quiet >log 2>&1 || fail "waits: $(cat log)"
 "$FUSEC" waits.dsl --target=host --entry=grad -o waits.tile || fail "waits is not compiled"
 grep -q stream waits.tile || fail "waits: no stream"
+# rows and columns are one tensor; both gradients are of it
+cat >same.dsl <<'END2'
+model m {
+    x = param [8, 200, 8] init normal(1.0)
+    y = param [8, 200, 8] init normal(1.0)
+    loss = mean((softmax(0.35 * (x @ transpose(x))) @ y)^2)
+    output loss
+    train loss with sgd(lr = 0.1)
+}
+END2
+"$FUSEC" report same.dsl --target host --entry grad >log 2>&1 && grep -q 'stream.*, with 1 product over its rows, in turn' log || fail "same: $(cat log)"
+"$FUSEC" verify same.dsl --target host,c99,interp --rounds 1 --quiet >log 2>&1 || fail "same: $(cat log)"
 
 echo "streams programs $turn wrong $bad"
 exit $bad

@@ -33,6 +33,18 @@ const char kernel_fibonacci[] =
     "    yield %4, %6, %8\n  }\n"
     "  %13 = mul %10, %11 : f32[c:4]\n  store %y[c], %13\n  store %z[], %12\n";
 
+const char kernel_turns[] =
+    "kernel @turns(%x: f32[10,7], %y: f32[7] out, %z: f32[10] out)\n"
+    "  loop j in 0..10 step 4\n  loop s in 0..7 step 3\n"
+    "  for s {\n    %0 = full 0 : f32[s:3]\n    store %y[s], %0\n    yield\n  }\n"
+    "  for j {\n    %1 = full 0 : f32[j:4]\n"
+    "    %8 = for s from 4*@j carry %2 = %1 {\n"
+    "      %10 = index j : i32[j:4]\n      %11 = index s : i32[s:3]\n      %12 = le %10, %11 : bool[j:4,s:3]\n"
+    "      %3 = load %x[j, s] where %12 else 0 : f32[j:4,s:3]\n      %4 = load %y[s] : f32[s:3]\n      %5 = sum %3 over j : f32[s:3]\n"
+    "      %6 = add %4, %5 : f32[s:3]\n      store %y[s], %6\n"
+    "      %7 = sum %3 over s : f32[j:4]\n      %9 = add %2, %7 : f32[j:4]\n      yield %9\n    }\n"
+    "    store %z[j], %8\n    yield\n  }\n";
+
 const char kernel_swap[] =
     "kernel @swap(%x: f32[8] out, %y: f32[8] out)\n  grid i in 0..8 step 4\n"
     "  %0 = load %x[i] : f32[i:4]\n  %1 = load %y[i] : f32[i:4]\n  store %x[i], %1\n  store %y[i], %0\n";

@@ -9,6 +9,7 @@ enum { MAX_BUFFERS = 16 }; /* of a kernel under test */
 extern const char kernel_casts[];     /* between f32, i32 and bool, and select */
 extern const char kernel_dropout[];   /* philox, and scalars as buffers without dimensions */
 extern const char kernel_fibonacci[]; /* rotating carries: all are computed before any changes */
+extern const char kernel_turns[];     /* tiles of a loop add to memory in a loop within, whose bound counts them */
 extern const char kernel_swap[];      /* the load comes before the store to the same memory, its use after */
 /* Softmax over up to `keys` streamed keys, `tile_rows` rows and `tile_keys` keys at a time: carried maximum, sum and
  * accumulator [6, dims], rescaled. */

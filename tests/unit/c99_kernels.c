@@ -160,6 +160,7 @@ static void kernels_of_every_back_end_run(void **state) {
     check(kernel_casts);
     check(kernel_dropout);
     check(kernel_fibonacci);
+    check(kernel_turns);
     check(kernel_swap);
     check(kernel_attention(a, 10, 5, 2, 4));
     arena_free(a);

@@ -114,6 +114,7 @@ static void kernels_of_every_back_end_run(void **state) {
     check(kernel_casts);
     check(kernel_dropout);
     check(kernel_fibonacci);
+    check(kernel_turns);
     check(kernel_swap);
     check(kernel_attention(a, 40, 20, 4, 16));
     arena_free(a);

@@ -50,6 +50,7 @@ static void print_merged(const Kernel *k) {
     if (k->members) printf(", %d kernels in one launch", k->members);
     if (k->onto) printf(", %d products added up", 1 + k->onto);
     if (k->loop_sums) printf(", with %d sum%s over a factor", k->loop_sums, k->loop_sums > 1 ? "s" : "");
+    if (k->turns) printf(", with %d product%s over its rows, in turn", k->turns, k->turns > 1 ? "s" : "");
     if (k->slices) printf(", with %d sum%s over its tiles", k->slices, k->slices > 1 ? "s" : "");
 }
 
