@@ -12,11 +12,12 @@ static const DeviceTiles tiles[] = {
 };
 
 static const Device devices[] = {
-#define DEVICE(b, file, gpu, cpu, grid, written, fast, copies, sums, turns, added, products, sliced) \
+#define DEVICE(b, file, gpu, cpu, grid, bundles, written, fast, copies, sums, turns, added, products, sliced) \
     [BACKEND_##b] = {.suffix = file, \
                      .is_gpu = gpu, \
                      .is_cpu = cpu, \
                      .has_grid = grid, \
+                     .has_bundles = bundles, \
                      .as_written = written, \
                      .all_fast = fast, \
                      .copies_inputs = copies, \

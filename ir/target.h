@@ -16,7 +16,7 @@ typedef struct DeviceTiles {
 } DeviceTiles;
 typedef struct Device { /* of a back end: targets.def */
     const char *suffix;
-    bool is_gpu, is_cpu, has_grid, as_written, all_fast, copies_inputs, takes_sums, takes_turns;
+    bool is_gpu, is_cpu, has_grid, has_bundles, as_written, all_fast, copies_inputs, takes_sums, takes_turns;
     int most_added, most_products, most_sliced;
     const DeviceTiles *tiles;
 } Device;

@@ -246,6 +246,12 @@ struct Inst {
     Block body;            /* FOR, IF: ends with YIELD whose in[] are n_carry values */
 };
 
+/* A kernel of a bundle. */
+typedef struct Bundled {
+    struct Kernel *kernel;
+    const int *buffer;     /* by its buffers: the bundle's */
+} Bundled;
+
 typedef struct Kernel {
     Arena *arena;
     const char *name;      /* C identifier, unique in the module */
@@ -253,6 +259,8 @@ typedef struct Kernel {
     VEC(Buffer) buffers;
     VEC(TileType) types;   /* by value */
     Block body;
+    VEC(Bundled) bundle;   /* horizontal fusion: kernels that do not wait for each other, each a range of the programs, in their order;
+                              then there are no axes, no values and no body, and each buffer is that of one kernel */
     int n_syms;            /* integers passed: run-time extents by symbol index of the model, then the launch's constants */
     int n_constants;       /* how many of them stand at the end: integers in which otherwise equal kernels differ */
     const char *const *sym_names;
@@ -278,6 +286,13 @@ Kernel *kernel_new(Arena *a, const char *name);
 int kernel_axis(Kernel *k, const char *name, AxisKind kind, Dim extent, int step); /* unique-ifies the name */
 bool buffers_overlap(const Kernel *k, int a, int b); /* one buffer, or one memory */
 int kernel_family_axis(const Kernel *k);   /* -1: the kernel is no family */
+/* Programs that are as many in every call, and threads that all do the same, in whole warps: where another kernel has more, the others
+ * leave. */
+bool kernel_may_be_bundled(const Kernel *k);
+/* The bundle of n kernels, whose Tile IR it keeps: buffers that are read, kernel by kernel, then those that are written. */
+Kernel *kernel_bundle(Arena *a, const char *name, int n, Kernel *const *of);
+/* NULL, or what a bundle of kernels, each of which is legal, may not have. */
+const char *kernel_check_bundle(Arena *a, const Kernel *k);
 int kernel_groups(const Kernel *k);        /* of threads that compute, in a block: one or more */
 int kernel_block_threads(const Kernel *k); /* of all kinds */
 int kernel_buffer(Kernel *k, const char *name, DType t, Shape s, const int64_t *stride /* NULL: dense at the bound */, bool written);

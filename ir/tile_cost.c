@@ -13,8 +13,16 @@
 
 static int64_t ceil_div(int64_t a, int64_t b) { return a <= 0 ? 0 : (a - 1) / b + 1; }
 
+static int64_t programs_of_bundle(const Kernel *k, const int64_t *syms) {
+    int64_t n = 0;
+    for (int i = 0; i < k->bundle.n; i++)
+        if (__builtin_add_overflow(n, kernel_programs(k->bundle.at[i].kernel, syms), &n)) return INT64_MAX;
+    return n;
+}
+
 int64_t kernel_programs(const Kernel *k, const int64_t *syms) {
     int64_t n = 1;
+    if (k->bundle.n) return programs_of_bundle(k, syms);
     for (int a = 0; a < k->axes.n; a++) {
         const Axis *x = &k->axes.at[a];
         if (x->kind != AXIS_GRID) continue;
@@ -237,7 +245,20 @@ static void count_block(Counter *c, const Block *b) {
     for (int n = 0; n < b->n; n++) count_inst(c, b->at[n]);
 }
 
+static KernelCost cost_of_bundle(const Kernel *k) {
+    KernelCost sum = {0};
+    for (int i = 0; i < k->bundle.n; i++) {
+        const KernelCost c = kernel_cost(k->bundle.at[i].kernel);
+        sum.flops += c.flops;
+        sum.bytes_read += c.bytes_read;
+        sum.bytes_written += c.bytes_written;
+        sum.bytes_loaded += c.bytes_loaded;
+    }
+    return sum;
+}
+
 KernelCost kernel_cost(const Kernel *k) {
+    if (k->bundle.n) return cost_of_bundle(k);
     Counter c = {.k = k, .share = 1, .scratch = arena_new()};
     for (int a = 0; a < k->axes.n; a++) c.repeated[a] = k->axes.at[a].kind == AXIS_GRID;
     count_block(&c, &k->body);

@@ -427,12 +427,44 @@ static bool threads(Parser *p) {
     return true;
 }
 
-static bool kernel(Parser *p) {
+static bool head(Parser *p) {
     comment(p);
     if (!text_expect(p, "kernel") || !text_expect(p, "@") || !text_word(p, &p->k->name)) return false;
     if (!syms(p) || !buffers(p)) return false;
-    if (text_accept(p, "threads") && !threads(p)) return false;
-    if (!axes(p) || !block(p, &p->k->body)) return false;
+    return !text_accept(p, "threads") || threads(p);
+}
+
+/* (%a, %b): the bundle's buffers, as many as the kernel has. */
+static bool buffers_of_bundled(Parser *p, const Ints *named, int n) {
+    return named->n == n || text_fail(p, "a bundled kernel has more or fewer buffers than are named");
+}
+
+/* bundled (%a, %b) { kernel .. } */
+static bool bundled(Parser *p) {
+    Ints named = {0};
+    int b;
+    if (!text_expect(p, "(")) return false;
+    while (!text_accept(p, ")")) {
+        if ((named.n && !text_expect(p, ",")) || !text_buffer_name(p, &b)) return false;
+        vec_push(p->a, named, b);
+    }
+    if (!text_expect(p, "{")) return false;
+    Parser inside = {.a = p->a, .text = p->text, .at = p->at, .k = kernel_new(p->a, "")};
+    const bool ok = head(&inside) && axes(&inside) && block(&inside, &inside.k->body) && text_expect(&inside, "}") &&
+                    buffers_of_bundled(&inside, &named, inside.k->buffers.n);
+    p->at = inside.at;
+    p->error = inside.error;
+    vec_push(p->a, named, 0); /* there is an array, of no buffers too */
+    const Bundled one = {inside.k, named.at};
+    vec_push(p->a, p->k->bundle, one);
+    return ok;
+}
+
+static bool kernel(Parser *p) {
+    if (!head(p)) return false;
+    while (text_accept(p, "bundled"))
+        if (!bundled(p)) return false;
+    if (!p->k->bundle.n && (!axes(p) || !block(p, &p->k->body))) return false;
     text_skip(p);
     return *p->at == 0 || text_fail(p, "unexpected text after the kernel");
 }

@@ -430,6 +430,36 @@ static void print_threads(FILE *f, const Kernel *k) {
     fputs(k->persistent ? " persistent\n" : "\n", f);
 }
 
+static void print_kernel(Printer *p);
+
+static char *text_of(const Kernel *k, bool canonical, size_t *n) {
+    TextStream t;
+    int *number = memory_zeroed((size_t)k->types.n + 1, sizeof *number);
+    print_kernel(&(Printer){.f = text_open(&t), .k = k, .canonical = canonical, .number = number});
+    char *text = text_close(&t);
+    *n = t.n;
+    free(number);
+    return text;
+}
+
+/* Which of the bundle's buffers the kernel's are, then the kernel. */
+static void print_bundled(Printer *p, const Bundled *one) {
+    size_t n;
+    char *text = text_of(one->kernel, p->canonical, &n);
+    fputs("  bundled (", p->f);
+    for (int b = 0; b < one->kernel->buffers.n; b++) {
+        if (b) fputs(", ", p->f);
+        print_buffer_name(p, one->buffer[b]);
+    }
+    fputs(") {\n", p->f);
+    for (size_t i = 0; i < n; i++) {
+        if (!i || text[i - 1] == '\n') fputs("    ", p->f);
+        fputc(text[i], p->f);
+    }
+    fputs("  }\n", p->f);
+    free(text);
+}
+
 static void print_kernel(Printer *p) {
     const Kernel *k = p->k;
     if (!p->canonical && k->comment) print_comment(p->f, k->comment);
@@ -444,16 +474,14 @@ static void print_kernel(Printer *p) {
     if (k->threads) print_threads(p->f, k);
     for (int a = 0; a < k->axes.n; a++) print_axis_line(p, a);
     print_block(p, &k->body, 1);
+    for (int i = 0; i < k->bundle.n; i++) print_bundled(p, &k->bundle.at[i]);
 }
 
 void kernel_print(FILE *f, const Kernel *k) { print_kernel(&(Printer){.f = f, .k = k}); }
 
 char *kernel_canonical(Arena *a, const Kernel *k) {
-    TextStream t;
-    int *number = memory_zeroed((size_t)k->types.n + 1, sizeof *number);
-    print_kernel(&(Printer){.f = text_open(&t), .k = k, .canonical = true, .number = number});
-    char *text = text_close(&t), *kept = arena_strndup(a, text, t.n);
+    size_t n;
+    char *text = text_of(k, true, &n), *kept = arena_strndup(a, text, n);
     free(text);
-    free(number);
     return kept;
 }

@@ -4,8 +4,10 @@
  * double, in index order, and rounds its result once; i32 sums and products wrap.  Back ends may add
  * in f32 and in another order: results agree up to that. */
 #include "ir/tile_run.h"
+#include "ir/memory.h"
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { MAX_LANES = 1 << 26 }; /* of all values of a kernel together */
@@ -285,9 +287,38 @@ static bool run_grid(Machine *m) {
     return true;
 }
 
+/* Does the bundle's kernel write where another one reads or writes? */
+static bool bundled_meet(const Kernel *k, const TileMemory *buffers, int n) {
+    bool *own = memory_zeroed((size_t)k->buffers.n + 1, sizeof *own), meet = false;
+    const Bundled *p = &k->bundle.at[n];
+    for (int i = 0; i < p->kernel->buffers.n; i++) own[p->buffer[i]] = true;
+    for (int i = 0; i < k->buffers.n; i++)
+        for (int j = 0; j < k->buffers.n && own[i] && k->buffers.at[i].written; j++) {
+            const char *x = buffers[i].data, *y = buffers[j].data;
+            meet |= !own[j] && x < y + buffers[j].bytes && y < x + buffers[i].bytes;
+        }
+    free(own);
+    return meet;
+}
+
+static bool run_bundle(Arena *a, const Kernel *k, const TileMemory *buffers, const int64_t *syms, const char **error) {
+    for (int n = 0; n < k->bundle.n; n++) {
+        const Bundled *p = &k->bundle.at[n];
+        TileMemory *memory = ARENA_ARRAY(a, TileMemory, p->kernel->buffers.n + 1);
+        for (int i = 0; i < p->kernel->buffers.n; i++) memory[i] = buffers[p->buffer[i]];
+        if (bundled_meet(k, buffers, n)) {
+            *error = arena_printf(a, "kernel %s: %s, which it bundles, writes memory of another one", k->name, p->kernel->name);
+            return false;
+        }
+        if (!kernel_run(a, p->kernel, memory, syms, error)) return false;
+    }
+    return true;
+}
+
 bool kernel_run(Arena *a, const Kernel *k, const TileMemory *buffers, const int64_t *syms, const char **error) {
     *error = kernel_verify(a, k);
     if (*error) return false;
+    if (k->bundle.n) return run_bundle(a, k, buffers, syms, error);
     Machine m = {.errors = a, .scratch = arena_new(), .k = k, .memory = buffers, .syms = syms};
     const bool ok = set_extents(&m) && run_grid(&m);
     arena_free(m.scratch);

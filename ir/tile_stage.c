@@ -459,6 +459,12 @@ static bool states_layout(const Block *b) {
 
 int64_t kernel_shared_bytes(const Kernel *k) {
     StagePlan p;
+    int64_t most = 0;
+    for (int i = 0; i < k->bundle.n; i++) {
+        const int64_t own = kernel_shared_bytes(k->bundle.at[i].kernel);
+        if (own > most) most = own;
+    }
+    if (k->bundle.n) return most;
     if (!states_layout(&k->body)) return 0;
     Arena *a = arena_new();
     stage_plan(a, k, &p);

@@ -123,7 +123,7 @@ static bool check_head(Verifier *v) {
         if (!check_axis(v, a)) return false;
     for (int b = 0; b < k->buffers.n; b++)
         if (!check_buffer(v, b)) return false;
-    return check_family(v);
+    return k->bundle.n || check_family(v);
 }
 
 /* ---- types and indices ------------------------------------------------------------------------------------ */
@@ -361,11 +361,26 @@ static bool check_block(Verifier *v, const Block *b, const Inst *owner) {
     return true;
 }
 
+static bool check_bundle(Verifier *v) {
+    const Kernel *k = v->k;
+    for (int i = 0; i < k->bundle.n && !v->error; i++) {
+        if (k->bundle.at[i].kernel->bundle.n) return fail(v, "a bundle is bundled");
+        v->error = kernel_verify(v->a, k->bundle.at[i].kernel);
+    }
+    const char *why = v->error ? NULL : kernel_check_bundle(v->a, k);
+    if (why) fail(v, "%s", why);
+    return !v->error;
+}
+
 const char *kernel_verify(Arena *a, const Kernel *k) {
     Verifier v = {.a = a, .k = k};
     v.visible = ARENA_ARRAY(a, bool, k->types.n + 1);
     v.defined = ARENA_ARRAY(a, bool, k->types.n + 1);
     if (!check_head(&v) || !check_block(&v, &k->body, NULL)) return v.error;
+    if (k->bundle.n) {
+        check_bundle(&v);
+        return v.error;
+    }
     const char *why = kernel_check_schedule(a, k);
     if (why) fail(&v, "%s", why);
     return v.error;

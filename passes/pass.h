@@ -96,6 +96,7 @@ bool layout_pads(const PassContext *c, const Node *n); /* in the arena its inner
 void pass_overwrite(PassContext *c, Plan *p); /* memory of what a kernel reads last for what it writes */
 void pass_family(PassContext *c, Plan *p); /* equal products that share an operand as one kernel */
 void pass_tile(PassContext *c, Plan *p);   /* abstract Tile IR with tile sizes, per kernel */
+void pass_horizontal(PassContext *c, Plan *p); /* unlike kernels in one launch */
 void pass_schedule(PassContext *c, Plan *p);
 void pass_place(PassContext *c, Plan *p);
 const char *plan_verify(Arena *a, const Plan *p); /* independent check of order and placement; NULL if sound */

@@ -54,6 +54,11 @@ static void tensors(FILE *f, Arena *a, const char *prefix, const char *what, con
 
 bool artifact_grid(const Kernel *k, struct fusec_grid grid[FUSEC_MAX_GRID], int *n) {
     *n = 0;
+    if (k->bundle.n) {
+        const int64_t programs = kernel_programs(k, NULL);
+        grid[(*n)++] = (struct fusec_grid){NO_SYM, 0, (int32_t)programs, 1};
+        return programs <= INT32_MAX;
+    }
     for (int i = 0; i < k->axes.n; i++) {
         const Axis *x = &k->axes.at[i];
         const Dim d = x->extent;

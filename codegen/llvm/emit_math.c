@@ -102,7 +102,11 @@ static void count_uses(const Block *b, int64_t *uses) {
 void emit_choose_calls(Emit *e, const Module *m) {
     enum { LONG = 64, MOST_INLINED = 16384 }; /* instructions: of a function; of all its uses */
     int64_t uses[OP_COUNT] = {0};
-    for (int i = 0; i < m->kernels.n; i++) count_uses(&m->kernels.at[i]->body, uses);
+    for (int i = 0; i < m->kernels.n; i++) {
+        const Kernel *k = m->kernels.at[i];
+        count_uses(&k->body, uses);
+        for (int b = 0; b < k->bundle.n; b++) count_uses(&k->bundle.at[b].kernel->body, uses);
+    }
     for (int op = 0; op < OP_COUNT; op++) {
         const int steps = math_steps((Op)op);
         e->calls[op] = steps >= LONG && uses[op] * steps > MOST_INLINED;

@@ -3,6 +3,7 @@
  * Loops and conditions depend on values that are the same in all threads of a program, so that barriers
  * are met by all.  Values that only feed shared memory are evaluated where they are staged. */
 #include "codegen/nvptx/hopper.h"
+#include <limits.h>
 #include <string.h>
 
 /* ---- values ---------------------------------------------------------------------------------------------- */
@@ -298,6 +299,7 @@ void simt_program(Simt *s, LLVMValueRef program) {
 static void place_program(Simt *s) {
     const Emit *e = s->e;
     LLVMValueRef program = special_register(e, "llvm.nvvm.read.ptx.sreg.ctaid.x");
+    if (s->before) program = LLVMBuildSub(e->b, program, LLVMConstInt(e->i32, (unsigned)s->before, false), "");
     s->thread = special_register(e, "llvm.nvvm.read.ptx.sreg.tid.x");
     if (s->hopper) hopper_threads(s);
     for (int x = s->k->axes.n - 1; x >= 0; x--) {
@@ -362,6 +364,12 @@ static int all_sums(const Kernel *k, const Block *b) {
 static int least_resident(const Kernel *k) {
     enum { THREADS = 512, FEW_SUMS = 8 };
     const int sums = all_sums(k, &k->body);
+    int least = INT_MAX;
+    for (int i = 0; i < k->bundle.n; i++) {
+        const int own = least_resident(k->bundle.at[i].kernel);
+        if (own < least) least = own;
+    }
+    if (k->bundle.n) return least;
     if (count_dots(&k->body, BY_MMA)) return 1;
     if (sums) return sums > FEW_SUMS ? 2 : 3;
     return k->threads > THREADS ? 1 : THREADS / k->threads;
@@ -392,8 +400,8 @@ static void open_function(Simt *s) {
     for (int i = 0; i < s->k->n_syms; i++) s->sym[i] = LLVMBuildSExt(e->b, LLVMGetParam(s->fn, (unsigned)(nb + i)), e->i64, "");
 }
 
-bool simt_kernel(const Emit *e, const Kernel *k, Arena *arena) {
-    Simt s = {.e = e, .k = k, .arena = arena};
+static Simt simt_open(const Emit *e, const Kernel *k, Arena *arena) {
+    Simt s = {.e = e, .k = k, .launch = k, .arena = arena};
     s.buffer = ARENA_ARRAY(arena, LLVMValueRef, k->buffers.n + 1);
     s.sym = ARENA_ARRAY(arena, LLVMValueRef, k->n_syms + 1);
     s.only = ARENA_ARRAY(arena, bool, k->types.n + 1);
@@ -403,7 +411,64 @@ bool simt_kernel(const Emit *e, const Kernel *k, Arena *arena) {
     s.shared = ARENA_ARRAY(arena, LLVMValueRef, k->types.n + 1);
     kernel_staged_only(k, s.only);
     define(&s, &k->body);
+    return s;
+}
+
+/* The kernel's programs go on at `here`, with the threads that it has, the launch's others after that; ends the block. */
+static void enter_bundled(const Simt *s, LLVMBasicBlockRef here, LLVMBasicBlockRef further) {
+    const Emit *e = s->e;
+    LLVMValueRef end = LLVMConstInt(e->i32, (unsigned)(s->before + kernel_programs(s->k, NULL)), false);
+    LLVMValueRef program = special_register(e, "llvm.nvvm.read.ptx.sreg.ctaid.x");
+    LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntULT, program, end, ""), here, further);
+    LLVMPositionBuilderAtEnd(e->b, here);
+    if (s->k->threads == s->launch->threads) return;
+    LLVMBasicBlockRef working = emit_block(e, s->fn, ""), idle = emit_block(e, s->fn, "");
+    LLVMValueRef threads = LLVMConstInt(e->i32, (unsigned)s->k->threads, false), own = special_register(e, "llvm.nvvm.read.ptx.sreg.tid.x");
+    LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntULT, own, threads, ""), working, idle);
+    LLVMPositionBuilderAtEnd(e->b, idle);
+    LLVMBuildRetVoid(e->b);
+    LLVMPositionBuilderAtEnd(e->b, working);
+}
+
+static bool emit_bundled(const Simt *whole, const Bundled *p, int64_t before) {
+    Kernel own = *p->kernel;
+    own.arena = whole->arena;
+    const Emit *e = whole->e;
+    Simt s = simt_open(e, &own, whole->arena);
+    if (!kernel_may_be_bundled(&own) || kernel_check_spreads(s.arena, &own)) return false;
+    LLVMBasicBlockRef here = emit_block(e, whole->fn, "bundled"), further = emit_block(e, whole->fn, "further");
+    s.fn = whole->fn;
+    s.before = before;
+    s.launch = whole->k;
+    enter_bundled(&s, here, further);
+    for (int i = 0; i < own.buffers.n; i++) s.buffer[i] = whole->buffer[p->buffer[i]];
+    for (int i = 0; i < own.n_syms; i++) s.sym[i] = whole->sym[i];
+    spread_axes(&s);
+    stage_open(&s);
+    place_program(&s);
+    enter_member(&s);
+    simt_block(&s, &own.body);
+    LLVMBuildRetVoid(e->b);
+    LLVMPositionBuilderAtEnd(e->b, further);
+    return !s.failed;
+}
+
+static bool simt_bundle(Simt *s) {
+    int64_t before = 0;
+    bool ok = true;
+    open_function(s);
+    for (int i = 0; i < s->k->bundle.n; i++) {
+        ok &= emit_bundled(s, &s->k->bundle.at[i], before);
+        before += kernel_programs(s->k->bundle.at[i].kernel, NULL);
+    }
+    LLVMBuildRetVoid(s->e->b);
+    return ok;
+}
+
+bool simt_kernel(const Emit *e, const Kernel *k, Arena *arena) {
+    Simt s = simt_open(e, k, arena);
     Hopper hopper = {0};
+    if (k->bundle.n) return simt_bundle(&s);
     if (k->threads < 1 || kernel_check_spreads(arena, k)) return false;
     if (hopper_wanted(k)) s.hopper = &hopper;
     if (s.hopper && hopper_layout(arena, k, &hopper.layout)) return false;

@@ -34,9 +34,10 @@ typedef struct LoadRun {
 
 typedef struct Simt {
     const Emit *e;
-    const Kernel *k;
+    const Kernel *k, *launch; /* the kernel; the bundle that it is of, or itself */
     Arena *arena;
     LLVMValueRef fn, thread; /* i32, of those that work on one program */
+    int64_t before;          /* programs of the bundle's kernels before this one */
     LLVMValueRef *buffer, *sym;
     AxisSpread axis[MAX_AXES];
     LLVMValueRef base[MAX_AXES], extent[MAX_AXES]; /* i64 */

@@ -14,6 +14,7 @@ void simt_barrier(Simt *s) {
     LLVMValueRef group = simt_group(s), number[] = {group ? LLVMBuildAdd(e->b, group, i32(s, 1), "") : NULL};
     const char *text = group            ? arena_printf(s->arena, "bar.sync $0, %d;", s->k->threads)
                        : s->k->producer ? arena_printf(s->arena, "bar.sync 1, %d;", s->k->threads)
+                       : s->k->threads < s->launch->threads ? arena_printf(s->arena, "bar.sync 0, %d;", s->k->threads)
                                         : "bar.sync 0;";
     LLVMValueRef call = simt_asm(e, e->none, text, group ? "r,~{memory}" : "~{memory}", group != NULL, number);
     const unsigned kind = LLVMGetEnumAttributeKindForName("convergent", 10);
@@ -54,8 +55,9 @@ void stage_open(Simt *s) {
     s->fetched = ARENA_ARRAY(s->arena, bool, s->k->types.n + 1);
     if (!kernel_shared_bytes(s->k)) return;
     stage_plan(s->arena, s->k, &s->plan);
-    s->dynamic = LLVMAddGlobalInAddressSpace(e->module, LLVMArrayType2(e->i8, 0),
-                                             arena_printf(s->arena, "%s_shared", s->k->name), SPACE_SHARED_PTR);
+    const char *name = arena_printf(s->arena, "%s_shared", s->launch->name);
+    s->dynamic = LLVMGetNamedGlobal(e->module, name); /* of all kernels of the bundle */
+    if (!s->dynamic) s->dynamic = LLVMAddGlobalInAddressSpace(e->module, LLVMArrayType2(e->i8, 0), name, SPACE_SHARED_PTR);
     LLVMSetLinkage(s->dynamic, LLVMExternalLinkage);
     LLVMSetAlignment(s->dynamic, 1024);
     s->dynamic_address = LLVMBuildPtrToInt(e->b, s->dynamic, e->i32, "");

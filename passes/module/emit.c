@@ -3,6 +3,7 @@
  * Needs Tile IR, order and offsets.  Kernels with equal canonical text are stored once; what differs (which
  * tensor, which offset) stands in the launches.  For `infer` every launch knows which outputs need it. */
 #include "passes/memory/memory.h"
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -130,6 +131,7 @@ static void add_launches(Arena *scratch, const Plan *p, Module *m, Placing placi
     for (int at = 0; at < p->kernels.n; at++) {
         PlanKernel *k = &p->kernels.at[p->order[at]];
         PlanKernel *first = k->same_as ? &p->kernels.at[k->same_as - 1] : k;
+        assert(first->tile == k->tile);
         if (!first->stored) first->stored_kernel = store_kernel(&table, first->tile), first->stored = true;
         k->stored_kernel = first->stored_kernel;
         Launch l = make_launch(m, p, grad, k);

@@ -90,7 +90,7 @@ static bool join_sum(const Fuse *f, const PlanKernel *k, PlanNode *pn) {
     int8_t loop[MAX_RANK];
     int fused = 0;
     for (int i = 0; i < k->nodes.n; i++) fused += k->nodes.at[i].part == PART_SUM;
-    if (fused == MAX_RANK || !is_shared(f, k) || !target_takes_sums(f->target)) return false;
+    if (fused == MAX_RANK || !is_shared(f, k) || !target_takes_sums(f->target, k->nodes.at[0].node)) return false;
     const int operand = sum_fits_loop(pn->node, k->nodes.at[0].node, loop);
     if (operand < 0) return false;
     pn->part = PART_SUM;

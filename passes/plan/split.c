@@ -91,7 +91,7 @@ static bool is_fused_into_loop(const Rewriter *r, const Node *n) {
     const int last = r->g->nodes.n - 1, first = last < NEAR ? 0 : last - NEAR;
     if (c->disabled[PASS_fuse] || c->disabled[PASS_jacobian_gemm]) return false;
     for (int i = last; i >= first; i--)
-        if (sum_fits_loop(n, r->g->nodes.at[i], loop) >= 0 && target_takes_sums(r->target)) return true;
+        if (sum_fits_loop(n, r->g->nodes.at[i], loop) >= 0 && target_takes_sums(r->target, r->g->nodes.at[i])) return true;
     return false;
 }
 

@@ -86,7 +86,9 @@ bool target_adds_up(const Target *t, const Node *a, const Node *b) {
     return matrix_takes(t, b) && a->in[0]->dtype == b->in[0]->dtype;
 }
 
-bool target_takes_sums(const Target *t) { return !t || t->device->takes_sums; }
+bool target_takes_sums(const Target *t, const Node *product) {
+    return !t || (t->device->takes_sums && !matrix_takes(t, product));
+}
 
 /* ---- moving ------------------------------------------------------------------------------------------------------ */
 typedef struct Together {

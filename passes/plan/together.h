@@ -20,7 +20,8 @@ int sum_fits_loop(const Node *sum, const Node *product, int8_t *loop);
 /* Are both multiplied by the same instructions, so that one can go on in the other's accumulators? */
 bool target_adds_up(const Target *t, const Node *a, const Node *b);
 
-/* Device.takes_sums; of no target yet, true. */
-bool target_takes_sums(const Target *t);
+/* Does the product's loop take sums over its factors?  Device.takes_sums; not by matrix instructions, whose programs at one edge of the
+ * grid would multiply as many rows more as an instruction has.  Of no target yet, true. */
+bool target_takes_sums(const Target *t, const Node *product);
 
 #endif

@@ -32,7 +32,7 @@ of() { sed -n "s/^$1 \([0-9]*\).*/\1/p"; }
 # check SHARE EXECUTOR TARGET [OPTION]: m.dsl's arena is at most SHARE of that with all kept, in no more launches; the gradients agree
 check() {
     for option in "" -fno-rematerialize; do
-        "$FUSEC" report m.dsl --target $3 --entry grad $option >report$option || { fail "$what on $3: no report"; return; }
+        "$FUSEC" report m.dsl --target $3 --entry grad -fno-horizontal $option >report$option || { fail "$what on $3: no report"; return; }
     done
     awk -v a="$(of '  arena' <report)" -v b="$(of '  arena' <report-fno-rematerialize)" -v s=$1 'BEGIN { exit !(a <= s * b) }' ||
         fail "$what on $3: arena $(of '  arena' <report), $(of '  arena' <report-fno-rematerialize) with all kept"

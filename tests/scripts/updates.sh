@@ -18,11 +18,11 @@ DSL
 for n in 1 4 9 14 16 20 40; do
     for target in host sm_80; do
         "$FUSEC" report deep.dsl -D n=$n --entry step --target $target -fno-family >report
-        maps=$(grep -c '^  step_map_[0-9]* *update ' report)
+        maps=$(grep -cE '^  step_(map|bundle)_[0-9]* *update ' report)
         [ "$maps" -ge $n ] && [ "$maps" -le $((2 * n + 1 + n / 20)) ] || { echo "$n layers on $target: $maps kernels update $((2 * n)) parameters"; exit 1; }
         # all wait for the norm: those of one shape run together, as many as a kernel has buffers for
         "$FUSEC" report deep.dsl -D n=$n --entry step --target $target >report
-        maps=$(grep -c '^  step_map_[0-9]* *update ' report)
+        maps=$(grep -cE '^  step_(map|bundle)_[0-9]* *update ' report)
         [ "$maps" -le $((4 + n / 10)) ] || { echo "$n layers on $target: $maps launches update $((2 * n)) parameters"; exit 1; }
     done
 done

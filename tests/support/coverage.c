@@ -219,6 +219,7 @@ static bool is_for_others(const Coverage *c, int rule) {
     if (rule == RULE_FUSION + FUSION_family) return c->one_core;
     if (rule == RULE_FUSION + FUSION_contract_slices) return c->no_tiles;
     if (rule == RULE_FUSION + FUSION_stream_turns) return c->no_turns;
+    if (rule == RULE_FUSION + FUSION_horizontal) return c->no_bundles;
     return (rides && c->sums_apart) || (c->one_core && (rule == REWRITE_split_sum || rule == REWRITE_split_product || rule == RULE_FUSION + FUSION_row_slices));
 }
 

@@ -15,6 +15,7 @@ typedef struct Coverage {
     bool one_core;                     /* of the target: nothing is split for it, no kernels run in one grid */
     bool no_tiles;                     /* of the target: none of its kernels multiplies by matrix instructions */
     bool sums_apart;                   /* of the target: no product takes a sum over its factor along */
+    bool no_bundles;                     /* of the target: Device.has_bundles is false */
     bool no_turns;                     /* of the target: Device.takes_turns is false */
     uint32_t sandwich;                 /* contractions that read, through others, a reduction of a contraction */
     uint32_t dtype[DT_COUNT];          /* nodes of a type */

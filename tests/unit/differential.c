@@ -362,8 +362,10 @@ static void check_programs(void *user) {
     x->summary->tally = set->tally;
     set->coverage->one_core = executor_find("c99") == kind;
     set->coverage->no_tiles = executor_find("cuda") != kind;
-    set->coverage->sums_apart = kind != executor_find("host") && kind != executor_find("interp");
-    set->coverage->no_turns = !target_find(kind->target(x->suite->archs[0]))->device->takes_turns;
+    const Device *device = target_find(kind->target(x->suite->archs[0]))->device;
+    set->coverage->sums_apart = !device->takes_sums;
+    set->coverage->no_turns = !device->takes_turns;
+    set->coverage->no_bundles = !device->has_bundles;
     x->summary->suite = *x->suite;
     x->summary->shortages = !is_part() ? coverage_report(stdout, set->coverage) : 0;
     trial_set_free(set);

@@ -120,6 +120,21 @@ static void test_family(void **state) {
     arena_free(b->a);
 }
 
+/* Each kernel has its own of the buffers; what one writes is no other's. */
+static void test_bundle(void **state) {
+    (void)state;
+    Bench *b = bench("bundle");
+    fill_f32(b, 0, 10);
+    fill_f32(b, 1, 24);
+    for (int y = 2; y < 4; y++) undefine(b, y);
+    assert_int_equal(kernel_programs(b->k, NULL), 3 + 1);
+    run(b, NULL);
+    for (int i = 0; i < 10; i++) assert_near(b->data[2].f32[i], 2 * b->data[0].f32[i]);
+    for (int i = 0; i < 8; i++) assert_near(b->data[3].f32[i], b->data[1].f32[i] + b->data[1].f32[8 + i] + b->data[1].f32[16 + i]);
+    b->memory[0] = (TileMemory){b->data[3].f32 + 7, 10 * sizeof(float), NULL};
+    run_fails(b, NULL, "columns, which it bundles, writes memory of another one");
+}
+
 static void check_softmax(const char *name, int64_t columns) {
     Bench *b = bench(name);
     fill_f32(b, 0, 108);
@@ -394,7 +409,7 @@ static void test_programs(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gemm), cmocka_unit_test(test_family),
+        cmocka_unit_test(test_gemm), cmocka_unit_test(test_family), cmocka_unit_test(test_bundle),
         cmocka_unit_test(test_softmax),
         cmocka_unit_test(test_gather),
         cmocka_unit_test(test_conv),

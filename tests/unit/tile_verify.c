@@ -104,6 +104,38 @@ static void test_texts(void **state) {
     }
 }
 
+#define BUNDLE(first, axis, threads, second)                                                                      \
+    "kernel @k(%x: f32[8], %u: f32[8], %y: f32[8] out, %v: f32[8] out)\n  threads 64\n  bundled " first               \
+    " {\n    kernel @a(%x: f32[8], %y: f32[8] out)\n      threads 64\n      " axis                                 \
+    "\n      %0 = load %x[i]\n      store %y[i], %0\n  }\n  bundled " second " {\n    kernel @b(%u: f32[8], %v: f32[8] out)\n      " threads \
+    "\n      grid i in 0..8 step 4 spread t0 t1\n      %0 = load %u[i]\n      store %v[i], %0\n  }\n"
+
+static void test_bundle(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *violation;
+    } wrong[] = {
+        {BUNDLE("(%x, %y)", "grid i in 0..8 step 4 spread t0 t1", "threads 64", "(%u, %y)"), "is none of its bundle's, or another kernel's too"},
+        {BUNDLE("(%x, %y)", "grid i in 0..8 step 4 spread t0 t1", "threads 64", "(%x, %v)"), "is none of its bundle's, or another kernel's too"},
+        {BUNDLE("(%y, %x)", "grid i in 0..8 step 4 spread t0 t1", "threads 64", "(%u, %v)"), "is none of its bundle's, or another kernel's too"},
+        {BUNDLE("(%x, %y)", "grid i in 0..8 step 4 spread t0 t1", "threads 128", "(%u, %v)"), "b cannot share a launch"},
+        {BUNDLE("(%x, %y)", "grid i in 0..8 step 4 spread t0 t1", "threads 16", "(%u, %v)"), "b cannot share a launch"},
+        {BUNDLE("(%x, %y)", "grid i in 0..8 step 4 spread t0 t1", "threads 64 persistent", "(%u, %v)"), "b cannot share a launch"},
+        {BUNDLE("(%x, %y)", "grid i in 0..8 step 4 spread t0 t1 cluster 2", "threads 64", "(%u, %v)"), "a cannot share a launch"},
+        {BUNDLE("(%x, %y)", "loop i in 0..8 step 4 spread t0 t1", "threads 64", "(%u, %v)"), "axis i is used outside its loop"},
+        {"kernel @k(%x: f32[8])\n  threads 64\n  bundled () {\n    kernel @a()\n      threads 64\n  }\n", "buffer x is no bundled kernel's"},
+        {"kernel @k()\n  threads 64 persistent\n  bundled () {\n    kernel @a()\n      threads 64\n  }\n", "has programs of its own"},
+    };
+    for (size_t n = 0; n < sizeof wrong / sizeof *wrong; n++) {
+        Arena *a = arena_new();
+        assert_violates(a, parse(a, wrong[n].text), wrong[n].violation);
+        arena_free(a);
+    }
+    Arena *a = arena_new();
+    assert_null(kernel_verify(a, parse(a, BUNDLE("(%x, %y)", "grid i in 0..8 step 4 spread t0 t1", "threads 64", "(%u, %v)"))));
+    arena_free(a);
+}
+
 /* A scheduled product, and what is wrong when one place of it is different. */
 #define PRODUCT(rows, columns, ahead, first, second, dot)                                                              \
     "kernel @k(%x: bf16[64,65], %w: bf16[64,64], %y: f32[64,64] out)\n  threads 32\n  grid m in 0..64 step 16 " rows "\n" \
@@ -284,7 +316,7 @@ static void test_limits(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_texts),
+        cmocka_unit_test(test_texts), cmocka_unit_test(test_bundle),
         cmocka_unit_test(test_schedules),
         cmocka_unit_test(test_damage),
         cmocka_unit_test(test_limits),

@@ -21,9 +21,10 @@ static double used_along(const Kernel *k, int axis) {
 }
 
 ProductReport product_report(const Kernel *k, const Target *t) {
-    const Inst *dot = t->device->is_gpu ? product_of(&k->body) : NULL;
     ProductReport r = {0};
     MatrixAxes x;
+    for (int i = 0; i < k->bundle.n && !r.by; i++) r = product_report(k->bundle.at[i].kernel, t);
+    const Inst *dot = t->device->is_gpu ? product_of(&k->body) : NULL;
     if (!dot) return r;
     r.by = dot->by == BY_WGMMA ? "wgmma" : dot->by == BY_MMA ? "mma" : "threads";
     r.low = dtype_is_low(k->types.at[dot->in[0]].dtype);
@@ -59,7 +60,8 @@ static void note_product(Arena *a, const Kernel *k, const Target *t) {
     const Inst *dot = product_of(&k->body);
     const char *best = t->has_wgmma ? "wgmma" : "mma";
     const ProductReport r = product_report(k, t);
-    if (!r.by || !r.low) return;
+    for (int i = 0; i < k->bundle.n; i++) note_product(a, k->bundle.at[i].kernel, t);
+    if (!dot || !r.by || !r.low) return;
     if (strcmp(r.by, best))
         printf("    %s: by %s, not %s: %s\n", k->name, r.by, best,
                k->slow ? k->slow : "it is one of several products of its kernel");
