@@ -124,10 +124,31 @@ static Node *hoist(Rewriter *r, const Node *n, int k) {
     return rewrite_op(r, OP_MUL, 2, (Node *[]){sum, rewrite_const(r, n->dtype, *n->shape, value)}, NULL);
 }
 
+/* What the product would read there without another pass over memory. */
+static bool lies_in_memory(const Rewriter *r, const Node *x) {
+    while ((x->op == OP_RESHAPE || x->op == OP_TRANSPOSE || x->op == OP_SLICE) && rewrite_only_reader(r, x)) x = x->in[0];
+    return op_is_memory(x->op) || op_info[x->op].cls == CLASS_REDUCE || x->op == OP_CONTRACT || !rewrite_only_reader(r, x);
+}
+
+/* (c x) y = c (x y), where c x is there for the product alone.  In f16 it may be there so that the product is no infinity. */
+static Node *hoist_scale(Rewriter *r, const Node *n, int k) {
+    Node *x = n->in[k];
+    const bool scales = rewrite_seen(r, x, OP_MUL) || rewrite_seen(r, x, OP_DIV);
+    if (!scales || n->n_in < 2 || n->precision == PRECISION_F16 || n->dtype == DT_F16 || x->dtype != n->dtype) return NULL;
+    const int at = x->op == OP_MUL && x->in[0]->op == OP_CONST ? 0 : 1;
+    const Node *c = x->in[at];
+    const double value = fabs(c->attr->value);
+    if (c->op != OP_CONST || !dtype_is_float(n->dtype) || !(value > 0x1p-40 && value < 0x1p40)) return NULL;
+    if (!rewrite_only_reader(r, x) || !lies_in_memory(r, x->in[1 - at])) return NULL;
+    Node **in = arena_dup(r->scratch, n->in, sizeof *in * (size_t)n->n_in);
+    in[k] = x->in[1 - at];
+    Node *product = rewrite_op(r, OP_CONTRACT, n->n_in, in, n->attr);
+    return rewrite_op(r, x->op, 2, (Node *[]){product, rewrite_const(r, n->dtype, *n->shape, c->attr->value)}, NULL);
+}
+
 Node *rule_hoist_constant(Rewriter *r, const Node *n) {
     Node *hoisted = NULL;
-    for (int k = 0; k < n->n_in && !hoisted; k++)
-        if (rewrite_seen(r, n->in[k], OP_CONST)) hoisted = hoist(r, n, k);
+    for (int k = 0; k < n->n_in && !hoisted; k++) hoisted = rewrite_seen(r, n->in[k], OP_CONST) ? hoist(r, n, k) : hoist_scale(r, n, k);
     return hoisted;
 }
 

@@ -70,14 +70,15 @@ static const Node *extremum_of(const Node *shift, bool *finite) {
     return n->op == OP_RMAX || n->op == OP_RMIN ? n : NULL;
 }
 
-static bool add_exponent(const bool *depends, const Node *n, int dim, StreamTerm *t) {
+/* base^n; scale: the logarithm of the base. */
+static bool add_exponent(const bool *depends, const Node *n, int dim, double scale, StreamTerm *t) {
     enum { SMALL = 16 };
     const double NONE = -104; /* the exponential of less is 0 in f32 */
     Exponent e = {0};
     double c;
     bool finite;
-    if (n->op == OP_SELECT && !depends[n->in[0]->id] && is_const(n->in[2], &c) && c < NONE) n = n->in[1];
-    if (!add_linear(depends, n, dim, 1, &e) || !e.shift || !e.x || e.of_x != -e.of_shift || !(e.constant < SMALL)) return false;
+    if (n->op == OP_SELECT && !depends[n->in[0]->id] && is_const(n->in[2], &c) && c * scale < NONE) n = n->in[1];
+    if (!add_linear(depends, n, dim, scale, &e) || !e.shift || !e.x || e.of_x != -e.of_shift || !(e.constant < SMALL)) return false;
     const Node *most = extremum_of(e.shift, &finite);
     if (!most || before_widening(most->in[0]) != before_widening(e.x) || (most->op == OP_RMAX) != (e.of_shift < 0)) return false;
     if (!add_to(&t->shift, &t->coef, e.shift, e.of_shift)) return false;
@@ -107,7 +108,8 @@ static bool add_term(const bool *depends, const Node *x, int dim, StreamTerm *t)
         return !depends[x->in[1]->id] || (is_constant_along(x->in[1], dim) && add_factor(t, x->in[1], true));
     case OP_NEG: return add_term(depends, x->in[0], dim, t);
     case OP_CAST: return dtype_is_float(x->in[0]->dtype) && add_term(depends, x->in[0], dim, t);
-    case OP_EXP: return add_exponent(depends, x->in[0], dim, t);
+    case OP_EXP: return add_exponent(depends, x->in[0], dim, 1, t);
+    case OP_POW: return is_const(x->in[0], &c) && c > 1 && isfinite(c) && add_exponent(depends, x->in[1], dim, log(c), t);
     case OP_SELECT:
         if (depends[x->in[0]->id]) return false;
         if (is_const(x->in[2], &c) && c == 0) return add_term(depends, x->in[1], dim, t);

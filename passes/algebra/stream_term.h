@@ -5,7 +5,7 @@
 
 /* How a term of a sum depends on reductions over the same dim (the online rule: Milakov and Gimelshein, "Online normalizer
  * calculation for softmax", arXiv:1805.02867): it is a product of what does not, of factors that are the same for all terms,
- * and of exp(coef * (shift - x)), where the shift is too.  When that goes from a to b, the sum of terms so far is multiplied
+ * and of exp(coef * (shift - x)), or a power of another base, where the shift is too.  When that goes from a to b, the sum of terms so far is multiplied
  * with exp(coef * (b - a)).  It is the maximum of x, or what is no less, and coef negative, or the minimum and coef positive:
  * of any part of the terms no exponent is above 0, so that no sum overflows on the way that does not in the end.  Factors
  * multiply, or divide, the sum in the end. */

@@ -1,5 +1,6 @@
 /* Only nodes on a path from some x to y receive adjoints, so what is frozen costs nothing. */
 #include "passes/derive/reverse_sweep.h"
+#include "passes/derive/shift.h"
 
 Sweep sweep_new(PassContext *c, Graph *g, Arena *scratch, Phase phase, Node *y) {
     const int n = y->id + 1;
@@ -18,11 +19,20 @@ void sweep_by(Sweep *s, const Node *x) {
     if (x->id <= s->y->id && dtype_is_float(x->dtype)) s->active[x->id] = true;
 }
 
+/* What is reduced and then subtracted again, as a row's maximum, passes nothing on. */
+static bool passes_on(const Sweep *s, Shifts **shifts, const Node *n) {
+    if (op_info[n->op].cls != CLASS_REDUCE || !dtype_is_float(n->dtype)) return true;
+    if (!*shifts) *shifts = shifts_new(s->scratch, s->g);
+    return !shift_cancels(*shifts, n, s->y);
+}
+
 static void mark_active(Sweep *s) {
+    Shifts *shifts = NULL;
     for (int i = 0; i <= s->y->id; i++) {
         const Node *n = s->g->nodes.at[i];
         for (int k = 0; k < n->n_in && !s->active[i]; k++)
             s->active[i] = jacobian_exists(n, k) && s->active[n->in[k]->id];
+        if (s->active[i]) s->active[i] = passes_on(s, &shifts, n);
     }
     s->reaches[s->y->id] = true;
     for (int i = s->y->id; i >= 0; i--) {

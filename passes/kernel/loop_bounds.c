@@ -131,6 +131,7 @@ static bool stays_above_inf(const Bounds *b, const Expr *e) {
     case OP_MIN: return x && y;
     case OP_EXP:
     case OP_ABS: return true;
+    case OP_POW: return is_const(b, e->in[0]) && b->all.at[e->in[0]].number > 0;
     default: return e->dtype == DT_I32;
     }
 }

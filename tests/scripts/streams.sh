@@ -36,7 +36,7 @@ echo '    o = softmax(scores(q, k) - 0.1 * float(behind())) @ v' | model alibi
 echo '    o = dropout(softmax(scores(q, k)), 0.1) @ v' | model dropped
 model base2 <<'END2'
     t = scores(q, k) * 1.44269504
-    p = exp((t - max(t, axis = -1, keep = true)) * 0.69314718)
+    p = 2.0 ^ (t - max(t, axis = -1, keep = true))
     o = (p @ v) / sum(p, axis = -1, keep = true)
 END2
 model unshifted <<'END2'
