@@ -79,6 +79,7 @@ Graph *pass_jacobian_gemm(PassContext *c, Graph *g);
 Graph *pass_together(PassContext *c, Graph *g);
 Graph *pass_chunk(PassContext *c, Graph *g); /* of rows: what is large only in between */
 Graph *pass_physical_order(PassContext *c, Graph *g); /* of the dims of tensors inside */
+Graph *pass_exponents(PassContext *c, Graph *g); /* what the backward makes again of exp(x - m) / z */
 Graph *pass_split(PassContext *c, Graph *g);
 
 /* graph -> plan */

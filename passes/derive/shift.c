@@ -31,7 +31,19 @@ Shifts *shifts_new(Arena *a, const Graph *g) {
     return s;
 }
 
-static bool is_zero(double x) { return fabs(x) <= 1e-9; }
+/* Constants are rounded: what is left of two that cancel is nothing. */
+static double sum_of(double a, double b) {
+    const double sum = a + b;
+    return fabs(sum) <= 1e-9 * fmax(fabs(a), fabs(b)) ? 0 : sum;
+}
+
+/* By a constant, which takes nothing to 0. */
+static bool scale(double *x, double by) {
+    const bool was = *x != 0;
+    *x *= by;
+    return isfinite(*x) && was == (*x != 0);
+}
+
 static bool is_affected(const Shifts *s, const Node *n) { return s->stamp[n->id] == s->now; }
 static const Degree *degree_of(const Shifts *s, const Node *n) { return &s->degree[n->id]; }
 
@@ -92,7 +104,7 @@ static bool moved(const Shifts *s, const Node *n, Degree *d) {
 /* Zero is a multiple of anything, an infinity is one plus anything. */
 static bool goes_with(const Node *constant, const Degree *d) {
     if (constant->op != OP_CONST) return false;
-    return is_zero(d->plus) ? constant->attr->value == 0 : is_zero(d->times) && isinf(constant->attr->value);
+    return d->plus == 0 ? constant->attr->value == 0 : d->times == 0 && isinf(constant->attr->value);
 }
 
 /* Of two values either of which may be taken, or both added up. */
@@ -104,7 +116,7 @@ static bool common(const Shifts *s, const Node *a, const Node *b, Degree *d) {
     }
     const Degree *x = degree_of(s, a), *y = degree_of(s, b);
     *d = *x;
-    return same_places(s, x, y) && is_zero(x->times - y->times) && is_zero(x->plus - y->plus);
+    return same_places(s, x, y) && sum_of(x->times, -y->times) == 0 && sum_of(x->plus, -y->plus) == 0;
 }
 
 static bool added(const Shifts *s, const Node *n, Degree *d) {
@@ -113,8 +125,8 @@ static bool added(const Shifts *s, const Node *n, Degree *d) {
     const Degree none = {0}, *a = first ? degree_of(s, n->in[0]) : &none, *b = second ? degree_of(s, n->in[1]) : &none;
     if (first && second && !same_places(s, a, b)) return false;
     *d = first ? *a : *b;
-    if (is_zero(a->times) && is_zero(b->times)) {
-        d->plus = a->plus + sign * b->plus;
+    if (a->times == 0 && b->times == 0) {
+        d->plus = sum_of(a->plus, sign * b->plus);
         return true;
     }
     return common(s, n->in[0], n->in[1], d);
@@ -127,27 +139,25 @@ static bool multiplied(const Shifts *s, const Node *n, Degree *d) {
     const Node *other = first ? n->in[1] : n->in[0];
     if (first && second && !same_places(s, a, b)) return false;
     *d = first ? *a : *b;
-    if (is_zero(a->plus) && is_zero(b->plus)) {
-        d->times = a->times + sign * b->times;
+    if (a->plus == 0 && b->plus == 0) {
+        d->times = sum_of(a->times, sign * b->times);
         return true;
     }
-    if ((first && second) || other->op != OP_CONST || !is_zero(d->times) || (n->op == OP_DIV && second) || other->attr->value == 0) return false;
-    d->plus *= n->op == OP_DIV ? 1 / other->attr->value : other->attr->value;
-    return true;
+    if ((first && second) || other->op != OP_CONST || d->times != 0 || (n->op == OP_DIV && second)) return false;
+    return scale(&d->plus, n->op == OP_DIV ? 1 / other->attr->value : other->attr->value);
 }
 
 static bool raised(const Shifts *s, const Node *n, Degree *d) {
     const Node *base = n->in[0], *exponent = n->in[1];
-    if (base->op == OP_CONST && base->attr->value > 0 && is_zero(degree_of(s, exponent)->times)) {
+    if (base->op == OP_CONST && base->attr->value > 0 && degree_of(s, exponent)->times == 0) {
         *d = *degree_of(s, exponent);
-        d->times = d->plus * log(base->attr->value);
+        d->times = d->plus;
         d->plus = 0;
-        return true;
+        return scale(&d->times, log(base->attr->value));
     }
-    if (exponent->op != OP_CONST || !is_zero(degree_of(s, base)->plus)) return false;
+    if (exponent->op != OP_CONST || degree_of(s, base)->plus != 0) return false;
     *d = *degree_of(s, base);
-    d->times *= exponent->attr->value;
-    return true;
+    return scale(&d->times, exponent->attr->value);
 }
 
 static bool of_one(const Shifts *s, const Node *n, Degree *d) {
@@ -156,10 +166,10 @@ static bool of_one(const Shifts *s, const Node *n, Degree *d) {
     switch (n->op) {
     case OP_NEG: d->plus = -d->plus; return true;
     case OP_CAST: return dtype_is_float(n->dtype);
-    case OP_EXP: d->times = was.plus, d->plus = 0; return is_zero(was.times);
-    case OP_LOG: d->plus = was.times, d->times = 0; return is_zero(was.plus);
-    case OP_SQRT: d->times /= 2; return is_zero(was.plus);
-    case OP_RSQRT: d->times /= -2; return is_zero(was.plus);
+    case OP_EXP: d->times = was.plus, d->plus = 0; return was.times == 0;
+    case OP_LOG: d->plus = was.times, d->times = 0; return was.plus == 0;
+    case OP_SQRT: return was.plus == 0 && scale(&d->times, 0.5);
+    case OP_RSQRT: return was.plus == 0 && scale(&d->times, -0.5);
     default: return false;
     }
 }
@@ -167,7 +177,7 @@ static bool of_one(const Shifts *s, const Node *n, Degree *d) {
 /* ---- sums --------------------------------------------------------------------------------------------------------- */
 static bool reduced(const Shifts *s, const Node *n, Degree *d) {
     *d = *degree_of(s, n->in[0]);
-    return moved(s, n, d) && (n->op != OP_SUM || is_zero(d->plus));
+    return moved(s, n, d) && (n->op != OP_SUM || d->plus == 0);
 }
 
 /* A product of elements that all have the shift of the result's place. */
@@ -182,8 +192,8 @@ static bool contracted(const Shifts *s, const Node *n, Degree *d) {
             const int loop = affine_single_loop(c, &c->map[k][i]);
             to[i] = loop < c->n_out && loop >= 0 && dim_equal(c->extent[loop], n->in[k]->shape->dim[i]) ? loop : -1;
         }
-        if (!is_zero(own.plus) || !move_dims(s, &own, to) || (any && !same_places(s, d, &own))) return false;
-        own.times += any ? d->times : 0;
+        if (own.plus != 0 || !move_dims(s, &own, to) || (any && !same_places(s, d, &own))) return false;
+        if (any) own.times = sum_of(own.times, d->times);
         *d = own;
         any = true;
     }
@@ -240,9 +250,9 @@ bool shift_cancels(Shifts *s, const Node *m, const Node *y) {
     if (m == y || !push_readers(s, m, y)) return false;
     while (s->n) {
         const Node *n = s->g->nodes.at[s->pending[--s->n]]; /* the first: all that it reads is known */
-        Degree d;
+        Degree d = {0};
         if (++seen > MOST_NODES || !degree_after(s, n, &d)) return false;
-        if (is_zero(d.times) && is_zero(d.plus)) continue;
+        if (d.times == 0 && d.plus == 0) continue;
         s->degree[n->id] = d;
         s->stamp[n->id] = s->now;
         if (n == y || !push_readers(s, n, y)) return false;

@@ -400,9 +400,38 @@ static bool may_write(Finder *s, const Stream *of) {
     return ok;
 }
 
+/* Distinct tensors of more than one element that n is computed of where it is read; at most two are counted. */
+static void count_reads(const Finder *s, const Node *n, int depth, const Node *read[2], int *count) {
+    if (n->shape->rank == 0 || *count == 2) return;
+    if (!op_is_memory(n->op) && !s->f->candidate[n->id]) {
+        for (int k = 0; k < n->n_in && depth; k++) count_reads(s, n->in[k], depth - 1, read, count);
+    } else if (*count == 0 || read[0] != n) {
+        read[(*count)++] = n;
+    }
+}
+
+/* What the backward reads once for many elements, and computes of several tensors: each program would load them all in each step of
+ * its loop.  Up to what it does with that alone. */
+static void keep_row(Finder *s, const Node *n) {
+    enum { DEPTH = 8 };
+    const Node *read[2], *only = NULL;
+    int count = 0, operands = 0;
+    count_reads(s, n, DEPTH, read, &count);
+    if (count < 2 || op_info[n->op].cls != CLASS_ELEMENT || !dtype_is_float(n->dtype)) return;
+    for (int k = 0; k < n->n_in; k++)
+        if (n->in[k]->op != OP_CONST) only = n->in[k], operands++;
+    if (operands == 1) keep_row(s, only);
+    else s->f->candidate[n->id] = true;
+}
+
 static void take(Finder *s, int region, const StreamList *list) {
     for (int i = region; i < s->f->n; i++)
         if (s->value[i] && first_of(s, i) == region) s->f->candidate[i] = false;
+    for (int i = region; i < s->f->n; i++) {
+        const Node *n = s->g->nodes.at[i];
+        for (int k = 0; k < n->n_in && s->value[i] && first_of(s, i) == region; k++)
+            if (n->in[k]->op == OP_BROADCAST && n->in[k]->phase != PHASE_FORWARD) keep_row(s, n->in[k]->in[0]);
+    }
     for (int i = 0; i < list->n; i++) {
         vec_push(s->f->arena, s->found.at, list->at[i]);
         for (int k = 0; k < list->at[i].members.n; k++) s->found.of[list->at[i].members.at[k].node->id] = s->found.at.n;

@@ -33,6 +33,8 @@ echo '    y = e / max(e, axis = -1, keep = true)' | check by_its_maximum no # an
 echo '    y = 2.0 ^ (3.0 * (x - m)) / sum(2.0 ^ (3.0 * (x - m)), axis = -1, keep = true)' | check other_base yes
 echo '    y = exp(-x + m) / sum(exp(m - x), axis = -1, keep = true)' | check negative yes
 echo '    y = e' | check bare no
+echo '    y = 1e-12 * (x + 1e9 * m)' | check tiny no
+echo '    y = 1e-25 * (1e-25 * m) + x' | check vanishing no
 echo '    y = e @ w' | check not_normalized no
 echo '    y = e / sum(e^2, axis = -1, keep = true)' | check squares no
 echo '    y = e / sum(e, axis = 0, keep = true)' | check by_columns no

@@ -109,4 +109,26 @@ many 14
 [ "$(kernels host infer | grep -c stream)" -gt 1 ] || fail "sums of 14 products are of one stream"
 many 40
 [ "$(kernels host infer | grep -c contract)" -gt 1 ] || fail "40 products are of one kernel"
+
+# The backward of exp(x - m) / z: one number of each row is kept for it, and no element is divided.  With -fno-exponents two, and it is.
+divisions() { # OPTION: of elements, in the kernels that make scores again
+    "$FUSEC" logs.dsl -o m.tile --target sm_80 --entry grad $1 && awk '/^kernel/ { n = /_stream_/ && !/_stream_0/ } n && / = div .*\[.*s:/ { d++ } END { print d + 0 }' m.tile
+}
+kept() { "$FUSEC" report logs.dsl --target sm_80 --entry grad $1 | sed -n 's/.*saved for the backward \([0-9]*\).*/\1/p'; }
+logs() { # NAME DIVISIONS WEIGHTS: of scores s; divisions by other than the sum
+    {
+        printf 'model m {\n    q = param [4, 512, 32] init normal(1.0)\n    v = param [4, 512, 32] init normal(1.0)\n'
+        printf '    s = where(causal(512), q @ transpose(v) * 0.2, -inf)\n'
+        printf '    loss = mean(((%s) @ v)^2)\n    output loss\n    train loss with sgd(lr = 0.1)\n}\n' "$3"
+    } >logs.dsl
+    [ "$(divisions '')" = "$2" ] && [ "$(divisions -fno-exponents)" -gt "$2" ] || fail "$1: $(divisions '') and $(divisions -fno-exponents) divisions of elements"
+    [ "$(kept '')" -le $((4 * 512 * 4)) ] || fail "$1: $(kept '') bytes are kept, $(kept -fno-exponents) without"
+    sed -i 's/512/70/g' logs.dsl
+    "$FUSEC" verify logs.dsl --target host,c99,interp --entry grad --rounds 1 --quiet >log 2>&1 || fail "$1: $(cat log)"
+}
+logs softmax 0 'softmax(s)'
+logs dropped 4 'dropout(softmax(s), 0.1)'
+logs base2 0 '2.0 ^ (s - max(s, axis = -1, keep = true)) / sum(2.0 ^ (s - max(s, axis = -1, keep = true)), axis = -1, keep = true)'
+logs tempered 0 'exp(0.3 * (s - max(s, axis = -1, keep = true))) / sum(exp(0.3 * (s - max(s, axis = -1, keep = true))), axis = -1, keep = true)'
+logs unshifted 0 'exp(s) / sum(exp(s), axis = -1, keep = true)'
 exit $bad
