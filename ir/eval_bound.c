@@ -247,8 +247,14 @@ static double noise_of(const Study *s, const Node *n, int64_t e, double exact) {
     h = (h ^ (uint64_t)(s->draw / 2 + 1) * 0x9E3779B97F4A7C15u) * 0xBF58476D1CE4E5B9u;
     h = (h ^ h >> 29) * 0x94D049BB133111EBu;
     h ^= h >> 32;
-    const double noise = (0.5 + 0.5 * (double)(h >> 11 & 0xFFFFFFFF) * 0x1p-32) * (h & 1 ? 1 : -1);
-    return (s->draw % 2 ? -noise : noise) * (exact < 0 ? -1 : 1);
+    const double noise = 0.5 + 0.5 * (double)(uint32_t)(h >> 11) * 0x1p-32;
+    const uint64_t negative = (uint64_t)((h & 1) == 0) ^ (uint64_t)(s->draw % 2) ^ (uint64_t)(exact < 0); /* no branch: it is drawn */
+    uint64_t bits;
+    memcpy(&bits, &noise, sizeof bits);
+    bits ^= negative << 63;
+    double signed_noise;
+    memcpy(&signed_noise, &bits, sizeof bits);
+    return signed_noise;
 }
 
 static void disturb(void *user, const Node *n, const Tensor *values, const Tensor *out) {

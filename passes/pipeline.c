@@ -25,7 +25,7 @@ static void heading(const PassContext *c, PassId id, Entry e) {
  * trust). */
 static bool verifies(const PassContext *c, PassId id, bool changed) {
     if (c->no_verify || c->failed) return false;
-    return c->verify ? changed : id == PASS_split || (changed && (id == PASS_rematerialize || id == PASS_checkpoint));
+    return c->verify ? changed : id == PASS_split || (changed && (id == PASS_exponents || id == PASS_rematerialize || id == PASS_checkpoint));
 }
 
 static Graph *after_graph(PassContext *c, PassId id, double start, Graph *g, bool changed) {

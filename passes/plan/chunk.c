@@ -590,7 +590,7 @@ static Chunker chunker_new(PassContext *context, Graph *g, Arena *a) {
     for (int i = 0; i < g->results.n; i++) c.result[g->results.at[i].value->id] = true;
     PassContext weighed = *context; /* where there is no memory for a value, chunks, which compute nothing twice, come before streams */
     weighed.stream_weighed = true;
-    c.will = fuse_foresee(&weighed, g);
+    c.will = fuse_foresee(&weighed, g, true);
     find_live_ranges(&c);
     return c;
 }

@@ -202,7 +202,7 @@ Graph *pass_exponents(PassContext *c, Graph *g) {
     const int n = g->nodes.n;
     Arena *a = c->arena;
     if (!backward) return g;
-    Exponents x = {.g = g, .scratch = a, .n = n, .backward = backward, .memory = fuse_foresee(c, g).memory};
+    Exponents x = {.g = g, .scratch = a, .n = n, .backward = backward, .memory = fuse_foresee(c, g, false).memory};
     x.over = ARENA_ARRAY(a, const Node *, n + 1);
     x.reads = ARENA_ARRAY(a, bool, n + 1);
     x.again = ARENA_ARRAY(a, Node *, n + 1);

@@ -539,7 +539,7 @@ static void partition(Fuse *f, PassContext *c, Graph *g, Node *accumulate, Node 
     assign_all(f, &streams, g);
 }
 
-Foreseen fuse_foresee(PassContext *c, Graph *g) {
+Foreseen fuse_foresee(PassContext *c, Graph *g, bool before_split) {
     Fuse f;
     const Uses uses = graph_uses(c->arena, g);
     Node **shared = shared_values(c, g, &uses);
@@ -547,7 +547,7 @@ Foreseen fuse_foresee(PassContext *c, Graph *g) {
         if (!shared[i] && fuse_users(&uses, g->results.at[i].value) > 0) shared[i] = g->results.at[i].value;
     fuse_init(&f, c, g, shared);
     fuse_candidates(&f, g);
-    const Streams streams = fuse_find_streams(c, &f, g, true);
+    const Streams streams = fuse_find_streams(c, &f, g, before_split);
     bool *streamed = ARENA_ARRAY(c->arena, bool, g->nodes.n + 1);
     for (int i = 0; i < g->nodes.n; i++) streamed[i] = streams.of[i] > 0;
     return (Foreseen){f.candidate, streamed};
@@ -555,7 +555,7 @@ Foreseen fuse_foresee(PassContext *c, Graph *g) {
 
 bool *fuse_streamed(PassContext *c, Graph *g) {
     for (int i = 0; i < g->nodes.n; i++)
-        if (stream_makes(c, g->nodes.at[i])) return fuse_foresee(c, g).streamed;
+        if (stream_makes(c, g->nodes.at[i])) return fuse_foresee(c, g, true).streamed;
     return ARENA_ARRAY(c->arena, bool, g->nodes.n + 1);
 }
 

@@ -40,6 +40,6 @@ bool *fuse_streamed(PassContext *c, Graph *g);
 typedef struct Foreseen {
     bool *memory, *streamed;
 } Foreseen;
-Foreseen fuse_foresee(PassContext *c, Graph *g);
+Foreseen fuse_foresee(PassContext *c, Graph *g, bool before_split);
 
 #endif

@@ -123,6 +123,12 @@ logs() { # NAME DIVISIONS WEIGHTS: of scores s; divisions by other than the sum
     } >logs.dsl
     [ "$(divisions '')" = "$2" ] && [ "$(divisions -fno-exponents)" -gt "$2" ] || fail "$1: $(divisions '') and $(divisions -fno-exponents) divisions of elements"
     [ "$(kept '')" -le $((4 * 512 * 4)) ] || fail "$1: $(kept '') bytes are kept, $(kept -fno-exponents) without"
+    # rowsum(dP * P) is still rowsum(dO * O), in both precisions
+    for low in f32 bf16; do
+        sed "s/^model m {/model m {\n    precision $low/" logs.dsl >low.dsl
+        n=$("$FUSEC" report low.dsl --target sm_80 --entry grad | grep -c '^  grad_stream_')
+        [ "$n" -le "$("$FUSEC" report low.dsl --target sm_80 --entry grad -fno-exponents | grep -c '^  grad_stream_')" ] || fail "$1 in $low: $n streams"
+    done
     sed -i 's/512/70/g' logs.dsl
     "$FUSEC" verify logs.dsl --target host,c99,interp --entry grad --rounds 1 --quiet >log 2>&1 || fail "$1: $(cat log)"
 }
