@@ -7,9 +7,9 @@
  * Gives: bundles of kernels (ir/tile_bundle.c), a range of programs for each, and the order of what is left.  Equal kernels are one
  * already (plan/family.c).
  *
- * Of products, whose last blocks leave cores idle, and of maps and rows that are soon done.  They run where one of them stood: the others later, while what they read is kept, or earlier, and then what they
- * write is there longer.  What would be in the cache at its own place comes from memory then: that costs less than a launch, or
- * they stay apart. */
+ * Of products, whose last blocks leave cores idle, and of maps and rows that are soon done.  They run where one of them stood: the
+ * others later, while what they read is kept, or earlier, and then what they write is there longer.  What would be in the cache at its
+ * own place comes from memory then: that costs less than a launch, or they stay apart. */
 #include "ir/tile_stage.h"
 #include "passes/memory/memory.h"
 #include "passes/plan/kernel_graph.h"
@@ -90,14 +90,15 @@ static bool same_time(const Horizontal *h, int a, int b) {
 /* What a launch has room for, with one more kernel. */
 static bool has_room(const Horizontal *h, const Bundle *b, int k) {
     const Kernel *one = h->p->kernels.at[k].tile;
-    int64_t buffers = one->buffers.n, arrays = kernel_array_bytes(one), programs = kernel_programs(one, NULL);
+    int64_t buffers = one->buffers.n, arrays = kernel_array_bytes(one), programs = kernel_programs(one, NULL), shared = kernel_shared_bytes(one);
     for (int i = 0; i < b->n; i++) {
         const Kernel *other = h->p->kernels.at[b->kernel[i]].tile;
         buffers += other->buffers.n;
         arrays += kernel_array_bytes(other);
         programs += kernel_programs(other, NULL);
+        if (kernel_shared_bytes(other) > shared) shared = kernel_shared_bytes(other);
     }
-    return b->n < MOST_BUNDLED && buffers <= UINT8_MAX && arrays <= ARRAYS && programs <= INT32_MAX;
+    return b->n < MOST_BUNDLED && buffers <= UINT8_MAX && arrays <= ARRAYS && arrays + shared <= h->c->target->fast_bytes && programs <= INT32_MAX;
 }
 
 /* ---- order ------------------------------------------------------------------------------------------------------- */
@@ -204,7 +205,8 @@ static void put_kernel(Horizontal *h, Bundle *b, int k, int at) {
     if (b->n && h->c->fired) h->c->fired[RULE_FUSION + FUSION_horizontal]++;
     b->kernel[b->n++] = k;
     if (until < b->until) b->until = until;
-    h->runs[b->n > 1 ? b->at : at] = h->runs[h->position[k]] = false;
+    if (b->n > 1) h->runs[b->at] = false;
+    h->runs[h->position[k]] = false;
     b->at = at;
     h->runs[at] = true;
     for (int i = 0; i < b->n; i++) h->position[b->kernel[i]] = at;

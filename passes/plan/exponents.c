@@ -111,9 +111,10 @@ static Node *less_logarithm(Exponents *x, Node *t, const Node *quotient, double 
         Node *inner = less_logarithm(x, t->in[0], quotient, scale * t->in[1]->attr->value, at);
         return binary(x, OP_MUL, inner, t->in[1], at, PHASE_BACKWARD);
     }
-    Node *row = put(x, graph_unary(x->g, OP_LOG, divisor->in[0]), x->backward, PHASE_FORWARD);
-    if (scale != 1) row = binary(x, OP_MUL, row, number(x, row, 1 / scale, x->backward, PHASE_FORWARD), x->backward, PHASE_FORWARD);
-    if (shifted) row = binary(x, OP_ADD, t->in[1]->in[0], row, x->backward, PHASE_FORWARD);
+    const Node *there = quotient->id < x->backward->id ? x->backward : at;
+    Node *row = put(x, graph_unary(x->g, OP_LOG, divisor->in[0]), there, PHASE_FORWARD);
+    if (scale != 1) row = binary(x, OP_MUL, row, number(x, row, 1 / scale, there, PHASE_FORWARD), there, PHASE_FORWARD);
+    if (shifted) row = binary(x, OP_ADD, t->in[1]->in[0], row, there, PHASE_FORWARD);
     return binary(x, OP_SUB, shifted ? t->in[0] : t, spread_row(x, row, divisor, at), at, PHASE_BACKWARD);
 }
 
