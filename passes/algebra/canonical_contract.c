@@ -130,15 +130,22 @@ static bool lies_in_memory(const Rewriter *r, const Node *x) {
     return op_is_memory(x->op) || op_info[x->op].cls == CLASS_REDUCE || x->op == OP_CONTRACT || !rewrite_only_reader(r, x);
 }
 
-/* (c x) y = c (x y), where c x is there for the product alone.  In f16 it may be there so that the product is no infinity. */
+/* Is the scaled factor the same as it is rounded?  In f16 it may be there so that the product is no infinity. */
+static bool may_scale_after(const Node *product, double c) {
+    int exponent;
+    const bool power_of_two = frexp(c, &exponent) == 0.5;
+    return product->precision == PRECISION_F32 || (power_of_two && product->precision != PRECISION_F16);
+}
+
+/* (c x) y = c (x y), where c x is there for the product alone. */
 static Node *hoist_scale(Rewriter *r, const Node *n, int k) {
     Node *x = n->in[k];
     const bool scales = rewrite_seen(r, x, OP_MUL) || rewrite_seen(r, x, OP_DIV);
-    if (!scales || n->n_in < 2 || n->precision == PRECISION_F16 || n->dtype == DT_F16 || x->dtype != n->dtype) return NULL;
+    if (!scales || n->n_in < 2 || n->dtype == DT_F16 || x->dtype != n->dtype) return NULL;
     const int at = x->op == OP_MUL && x->in[0]->op == OP_CONST ? 0 : 1;
     const Node *c = x->in[at];
     const double value = fabs(c->attr->value);
-    if (c->op != OP_CONST || !dtype_is_float(n->dtype) || !(value > 0x1p-40 && value < 0x1p40)) return NULL;
+    if (c->op != OP_CONST || !dtype_is_float(n->dtype) || !(value > 0x1p-40 && value < 0x1p40) || !may_scale_after(n, value)) return NULL;
     if (!rewrite_only_reader(r, x) || !lies_in_memory(r, x->in[1 - at])) return NULL;
     Node **in = arena_dup(r->scratch, n->in, sizeof *in * (size_t)n->n_in);
     in[k] = x->in[1 - at];

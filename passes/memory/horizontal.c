@@ -9,11 +9,13 @@
  *
  * Of products, whose last blocks leave cores idle, and of maps and rows that are soon done.  They run where one of them stood: the
  * others later, while what they read is kept, or earlier, and then what they write is there longer.  What would be in the cache at its
- * own place comes from memory then: that costs less than a launch, or they stay apart. */
+ * own place comes from memory then: that costs less than a launch, and what cores wait for the last of a product's blocks, or they stay
+ * apart. */
 #include "ir/tile_stage.h"
 #include "passes/memory/memory.h"
 #include "passes/plan/kernel_graph.h"
 #include <limits.h>
+#include <math.h>
 #include <string.h>
 
 enum {
@@ -101,6 +103,15 @@ static bool has_room(const Horizontal *h, const Bundle *b, int k) {
     return b->n < MOST_BUNDLED && buffers <= UINT8_MAX && arrays <= ARRAYS && arrays + shared <= h->c->target->fast_bytes && programs <= INT32_MAX;
 }
 
+/* Bytes that memory moves in the time that the kernel alone takes more: of a launch, and of cores without work in its last round. */
+static double worth_of(const Horizontal *h, const PlanKernel *pk) {
+    const Target *t = h->c->target;
+    if (!is_product(pk)) return h->launch;
+    const double rounds = (double)kernel_programs(pk->tile, NULL) / t->cores, whole = ceil(rounds);
+    const double gflops = kernel_shared_bytes(pk->tile) ? t->gflops_matrix : t->gflops_f32; /* by matrix instructions, or threads */
+    return h->launch + (whole - rounds) / whole * kernel_cost(pk->tile).flops / gflops * t->gbytes_per_s;
+}
+
 /* ---- order ------------------------------------------------------------------------------------------------------- */
 static int first_after(const Horizontal *h, int k) {
     int first = INT_MAX;
@@ -175,7 +186,7 @@ static bool moves_on(Horizontal *h, Bundle *b, int to) {
             const int block = h->block_of[pk->reads.at[r]->id] - 1;
             if (block >= 0 && h->live.block[block].upper <= to) own += add_block(h, pk->reads.at[r]);
         }
-        if (apart && (double)own > h->launch) return false;
+        if (apart && (double)own > worth_of(h, pk)) return false;
         all += own;
     }
     if (!grow(h, b->at + 1, to + 1, all)) return false;
@@ -193,7 +204,7 @@ static bool moves_up(Horizontal *h, int k, int to) {
         const int block = h->block_of[pk->outputs.at[i]->id] - 1;
         if (block >= 0 && h->live.block[block].lower > to) own += add_block(h, pk->outputs.at[i]);
     }
-    if ((double)own > h->launch && runs_between(h, to, from)) return false;
+    if ((double)own > worth_of(h, pk) && runs_between(h, to, from)) return false;
     if (!grow(h, to, from, own)) return false;
     for (int i = 0; i < h->blocks.n; i++) h->live.block[h->blocks.at[i]].lower = to;
     return true;

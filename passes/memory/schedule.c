@@ -2,7 +2,7 @@
  *
  * Needs settled homes and the bytes of buffers.  List scheduling with a heap: of the kernels whose
  * predecessors are done, take the one that a policy ranks first; three policies run and the order with the
- * least peak is kept, program order if that is little more.  What a kernel frees changes as its co-readers run, so ranks are updated when one
+ * least peak is kept.  What a kernel frees changes as its co-readers run, so ranks are updated when one
  * reader of a buffer is left.  O((kernels + reads) log kernels).
  *
  * Recomputed segments must not be hoisted, nor chunks run side by side: kernels of one recomputation, or of one chunk, wait, behind a
@@ -12,9 +12,9 @@
 #include <string.h>
 
 typedef enum {
-    POLICY_GIVEN,  /* program order */
     POLICY_EAGER,  /* program order, but first what takes nothing, then what frees at least as much as it takes */
     POLICY_GREEDY, /* least growth first */
+    POLICY_GIVEN,  /* program order */
     POLICY_COUNT
 } Policy;
 
@@ -262,17 +262,15 @@ static int *inverse(Arena *a, const int *order, int n) {
 }
 
 void pass_schedule(PassContext *c, Plan *p) {
-    enum { WORTH = 256 }; /* of the peak, one part in so many: in the graph's order what is written is read soon, from a cache */
     Arena *scratch = arena_new();
     const int n = p->kernels.n;
     Problem q = problem_new(scratch, p, c->target->align);
     Run best = list_schedule(&q, POLICY_GIVEN);
     q.position = inverse(scratch, best.order, n);
     add_barriers(&q, p, best.order);
-    const int64_t worth = c->target->device->all_fast ? 0 : best.peak / WORTH;
     for (int policy = 0; policy < POLICY_COUNT && !c->disabled[PASS_schedule]; policy++) {
         Run r = list_schedule(&q, (Policy)policy);
-        if (policy == 0 || r.peak < best.peak - worth) best = r;
+        if (policy == 0 || r.peak < best.peak) best = r;
     }
     p->order = arena_dup(p->arena, best.order, sizeof(int) * (size_t)(n + 1));
     arena_free(scratch);

@@ -411,13 +411,14 @@ static void count_reads(const Finder *s, const Node *n, int depth, const Node *r
 }
 
 /* What the backward reads once for many elements, and computes of several tensors: each program would load them all in each step of
- * its loop.  Up to what it does with that alone. */
+ * its loop, and all would be kept.  Up to what it does with that alone.  Not what depends on streams of the backward, of which one may
+ * wait for another one's rows. */
 static void keep_row(Finder *s, const Node *n) {
     enum { DEPTH = 8 };
     const Node *read[2], *only = NULL;
     int count = 0, operands = 0;
     count_reads(s, n, DEPTH, read, &count);
-    if (count < 2 || op_info[n->op].cls != CLASS_ELEMENT || !dtype_is_float(n->dtype)) return;
+    if (s->depends[n->id] || count < 2 || op_info[n->op].cls != CLASS_ELEMENT || !dtype_is_float(n->dtype)) return;
     for (int k = 0; k < n->n_in; k++)
         if (n->in[k]->op != OP_CONST) only = n->in[k], operands++;
     if (operands == 1) keep_row(s, only);
@@ -427,6 +428,12 @@ static void keep_row(Finder *s, const Node *n) {
 static void take(Finder *s, int region, const StreamList *list) {
     for (int i = region; i < s->f->n; i++)
         if (s->value[i] && first_of(s, i) == region) s->f->candidate[i] = false;
+    for (int i = 0; i < s->f->n; i++) {
+        const Node *n = s->g->nodes.at[i];
+        s->depends[i] = false;
+        for (int k = 0; k < list->n && n->phase != PHASE_FORWARD; k++) s->depends[i] |= is_in(&list->at[k], n);
+        for (int k = 0; k < n->n_in; k++) s->depends[i] |= s->depends[n->in[k]->id];
+    }
     for (int i = region; i < s->f->n; i++) {
         const Node *n = s->g->nodes.at[i];
         for (int k = 0; k < n->n_in && s->value[i] && first_of(s, i) == region; k++)

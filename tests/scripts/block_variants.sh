@@ -1,7 +1,7 @@
 # A block of the gpt2 example takes as many launches however it is written: in other words and another order, with a softmax in base 2,
 # without a maximum, or normalized by the user, norms and gelu by hand, scores scaled in front of the product.
 . "$SRC/tests/support/script.sh"
-most_forward=7 most_all=21 # of infer, and of step
+most_forward=7 most_all=20 # of infer, and of step
 
 sed '/^model gpt2/,$d' "$SRC/examples/gpt2/gpt2.dsl" >head
 [ "$(grep -c '^layer' head)" = 2 ] || die "the example has other layers"

@@ -115,14 +115,14 @@ divisions() { # OPTION: of elements, in the kernels that make scores again
     "$FUSEC" logs.dsl -o m.tile --target sm_80 --entry grad $1 && awk '/^kernel/ { n = /_stream_/ && !/_stream_0/ } n && / = div .*\[.*s:/ { d++ } END { print d + 0 }' m.tile
 }
 kept() { "$FUSEC" report logs.dsl --target sm_80 --entry grad $1 | sed -n 's/.*saved for the backward \([0-9]*\).*/\1/p'; }
-logs() { # NAME DIVISIONS WEIGHTS: of scores s; divisions by other than the sum
+logs() { # NAME DIVISIONS NUMBERS WEIGHTS: of scores s; divisions by other than the sum, numbers of each row that are kept
     {
         printf 'model m {\n    q = param [4, 512, 32] init normal(1.0)\n    v = param [4, 512, 32] init normal(1.0)\n'
         printf '    s = where(causal(512), q @ transpose(v) * 0.2, -inf)\n'
-        printf '    loss = mean(((%s) @ v)^2)\n    output loss\n    train loss with sgd(lr = 0.1)\n}\n' "$3"
+        printf '    loss = mean(((%s) @ v)^2)\n    output loss\n    train loss with sgd(lr = 0.1)\n}\n' "$4"
     } >logs.dsl
     [ "$(divisions '')" = "$2" ] && [ "$(divisions -fno-exponents)" -gt "$2" ] || fail "$1: $(divisions '') and $(divisions -fno-exponents) divisions of elements"
-    [ "$(kept '')" -le $((4 * 512 * 4)) ] || fail "$1: $(kept '') bytes are kept, $(kept -fno-exponents) without"
+    [ "$(kept '')" -le $((4 * 512 * 4 * $3)) ] || fail "$1: $(kept '') bytes are kept, $(kept -fno-exponents) without"
     # rowsum(dP * P) is still rowsum(dO * O), in both precisions
     for low in f32 bf16; do
         sed "s/^model m {/model m {\n    precision $low/" logs.dsl >low.dsl
@@ -132,9 +132,25 @@ logs() { # NAME DIVISIONS WEIGHTS: of scores s; divisions by other than the sum
     sed -i 's/512/70/g' logs.dsl
     "$FUSEC" verify logs.dsl --target host,c99,interp --entry grad --rounds 1 --quiet >log 2>&1 || fail "$1: $(cat log)"
 }
-logs softmax 0 'softmax(s)'
-logs dropped 4 'dropout(softmax(s), 0.1)'
-logs base2 0 '2.0 ^ (s - max(s, axis = -1, keep = true)) / sum(2.0 ^ (s - max(s, axis = -1, keep = true)), axis = -1, keep = true)'
-logs tempered 0 'exp(0.3 * (s - max(s, axis = -1, keep = true))) / sum(exp(0.3 * (s - max(s, axis = -1, keep = true))), axis = -1, keep = true)'
-logs unshifted 0 'exp(s) / sum(exp(s), axis = -1, keep = true)'
+logs softmax 0 1 'softmax(s)'
+logs dropped 5 2 'dropout(softmax(s), 0.1)'
+logs base2 0 1 '2.0 ^ (s - max(s, axis = -1, keep = true)) / sum(2.0 ^ (s - max(s, axis = -1, keep = true)), axis = -1, keep = true)'
+logs tempered 0 1 'exp(0.3 * (s - max(s, axis = -1, keep = true))) / sum(exp(0.3 * (s - max(s, axis = -1, keep = true))), axis = -1, keep = true)'
+logs unshifted 0 1 'exp(s) / sum(exp(s), axis = -1, keep = true)'
+
+# Two softmaxes whose products share a factor: what the backward computes of one's rows waits for a stream that makes the other's values.
+shared() { # NAME LOSS: of products z and y
+    name=$1
+    {
+        printf 'model m {\n    q = param [2, 131, 8] init normal(1.0)\n    w = param [2, 131, 8] init normal(1.0)\n    k = param [2, 131, 8] init normal(1.0)\n'
+        printf '    z = q @ transpose(k)\n    y = w @ transpose(k)\n    a = %s\n' "$2"
+        printf '    loss = mean((a @ w)^2)\n    output loss\n    train loss with sgd(lr = 0.1)\n}\n'
+    } >$name.dsl
+    "$FUSEC" $name.dsl -o m.ptx --target sm_80 --entry grad >log 2>&1 && "$FUSEC" $name.dsl -o m.c --entry grad >log 2>&1 || fail "$name is not compiled: $(cat log)"
+    "$FUSEC" verify $name.dsl --target host,interp --entry grad --rounds 1 --quiet >log 2>&1 || fail "$name: $(cat log)"
+}
+shared product 'softmax(z) * softmax(y)'
+shared difference 'softmax(z) - 0.5 * softmax(y)'
+shared again 'softmax(z) + softmax(z + q[:, :, 0:1] @ transpose(w[:, :, 1:2]))'
+shared by_sign 'softmax(where(y > 0.0, z, -inf)) + softmax(z + y)'
 exit $bad

@@ -182,7 +182,8 @@ static int check_model(const char *body) {
     const Module *m = compile_module(&c, graphs);
     if (!m) fail_msg("refused:\n%s", body);
     for (int i = 0; i < m->kernels.n; i++) {
-        if (!by_mma(&m->kernels.at[i]->body) || m->kernels.at[i]->n_syms) continue;
+        const Kernel *first = m->kernels.at[i]->bundle.n ? m->kernels.at[i]->bundle.at[0].kernel : m->kernels.at[i];
+        if (!by_mma(&first->body) || m->kernels.at[i]->n_syms) continue;
         const ptxsim_kernel f = check_kernel(m->kernels.at[i], 2);
         assert_true(f.matrix_instructions > 0);
         checked++;
