@@ -135,17 +135,7 @@ figure fusion.attention_1024.launches "$4" launches
 # ---- examples/gpt2, from reports -----------------------------------------------------------------------------------------
 src=$(cd "$(dirname "$0")/.." && pwd)
 gpt2=$src/examples/gpt2/gpt2.dsl
-sed '/^model gpt2/,$d' "$gpt2" >block.dsl
-cat >>block.dsl <<'END'
-model block {
-    input u : f32[B, T, C]
-    x = param [B, T, C] init normal(1.0)
-    y = block(x) as h
-    output y
-    loss = sum(y * u)
-    train loss with adamw(lr = 6e-4, decay = 0.1)
-}
-END
+{ sed '/^model gpt2/,$d' "$gpt2"; cat "$src/bench/gpt2_block.dsl"; } >block.dsl
 # low PROGRAM: the same in bf16
 low() { awk '{ print } /^model .*{/ { print "    precision bf16" }' "$1"; }
 launches() { "$fusec" report "$1" --target sm_80 | sed -n "s/^entry $2: \([0-9]*\) launches/\1/p"; }

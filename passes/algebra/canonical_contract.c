@@ -108,7 +108,7 @@ static Absorb start(Rewriter *r, const Node *n) {
 /* A splat operand is a factor of the sum: it is multiplied once, after. */
 static Node *hoist(Rewriter *r, const Node *n, int k) {
     double value = n->in[k]->attr->value;
-    bool moderate = fabs(value) > 0x1p-40 && fabs(value) < 0x1p40 && !dtype_is_low(n->dtype);
+    const bool moderate = is_moderate(value) && !dtype_is_low(n->dtype);
     if (n->n_in == 1 || !(moderate || value == 1) || !dtype_is_float(n->dtype)) return NULL;
     Absorb b = start(r, n);
     Node **in = ARENA_ARRAY(r->scratch, Node *, n->n_in);
@@ -133,7 +133,7 @@ static bool lies_in_memory(const Rewriter *r, const Node *x) {
 /* Is the scaled factor the same as it is rounded?  In f16 it may be there so that the product is no infinity. */
 static bool may_scale_after(const Node *product, double c) {
     int exponent;
-    const bool power_of_two = frexp(c, &exponent) == 0.5;
+    const bool power_of_two = fabs(frexp(c, &exponent)) == 0.5;
     return product->precision == PRECISION_F32 || (power_of_two && product->precision != PRECISION_F16);
 }
 
@@ -144,8 +144,7 @@ static Node *hoist_scale(Rewriter *r, const Node *n, int k) {
     if (!scales || n->n_in < 2 || n->dtype == DT_F16 || x->dtype != n->dtype) return NULL;
     const int at = x->op == OP_MUL && x->in[0]->op == OP_CONST ? 0 : 1;
     const Node *c = x->in[at];
-    const double value = fabs(c->attr->value);
-    if (c->op != OP_CONST || !dtype_is_float(n->dtype) || !(value > 0x1p-40 && value < 0x1p40) || !may_scale_after(n, value)) return NULL;
+    if (c->op != OP_CONST || !dtype_is_float(n->dtype) || !is_moderate(c->attr->value) || !may_scale_after(n, c->attr->value)) return NULL;
     if (!rewrite_only_reader(r, x) || !lies_in_memory(r, x->in[1 - at])) return NULL;
     Node **in = arena_dup(r->scratch, n->in, sizeof *in * (size_t)n->n_in);
     in[k] = x->in[1 - at];

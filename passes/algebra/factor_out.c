@@ -19,13 +19,8 @@ typedef struct Factor {
     Op op;        /* MUL, DIV */
 } Factor;
 
-static bool is_moderate(const Node *n) {
-    const double x = fabs(n->attr->value);
-    return x > 0x1p-40 && x < 0x1p40;
-}
-
 bool varies_along_only(const Rewriter *r, const Node *n, unsigned dims) {
-    if (rewrite_seen(r, n, OP_CONST)) return is_moderate(n);
+    if (rewrite_seen(r, n, OP_CONST)) return is_moderate(n->attr->value);
     if (!rewrite_seen(r, n, OP_BROADCAST)) return false;
     for (int d = 0; d < n->attr->n_axes; d++)
         if (!(dims >> n->attr->axes[d] & 1)) return false;

@@ -225,6 +225,7 @@ static void put_kernel(Horizontal *h, Bundle *b, int k, int at) {
 
 static bool joins(Horizontal *h, Bundle *b, int k) {
     const int here = h->position[k];
+    if (here - b->at > FAR) return false;
     if (!same_time(h, b->kernel[0], k) || !alike(h, &h->p->kernels.at[b->kernel[0]], &h->p->kernels.at[k]) || !has_room(h, b, k)) return false;
     if (b->until > here && moves_on(h, b, here)) {
         put_kernel(h, b, k, here);
@@ -243,7 +244,6 @@ static void close_oldest(Horizontal *h) {
 
 /* In the order of the entry: into the first bundle that takes it, or a new one. */
 static void place_kernel(Horizontal *h, int k) {
-    while (h->n_open && h->position[k] - h->open[0].at > FAR) close_oldest(h);
     for (int i = 0; i < h->n_open; i++)
         if (joins(h, &h->open[i], k)) return;
     if (h->n_open == MOST_OPEN) close_oldest(h);

@@ -17,7 +17,7 @@ typedef struct Exponents {
     Graph *g;
     Arena *scratch;
     const bool *memory;  /* by id: it will have memory */
-    const Node **over;   /* by id of an exponential: the quotient that is to be made again, or NULL */
+    Node **over;         /* by id of an exponential: the quotient that is to be made again, or NULL */
     bool *reads;         /* by id: a value of the forward that has no memory and is computed of a quotient, or is one */
     Node **again;        /* by id: what the backward reads for it, once it is made */
     NodeList *before;    /* by id: new nodes that go in front of it */
@@ -34,7 +34,7 @@ static bool is_exponential(const Node *n, double *scale) {
     return isfinite(*scale);
 }
 
-static bool is_no_less_than_0(const Node *n, int depth) {
+static bool is_nonnegative(const Node *n, int depth) {
     if (depth == 0) return false;
     switch (n->op) {
     case OP_EXP:
@@ -42,13 +42,13 @@ static bool is_no_less_than_0(const Node *n, int depth) {
     case OP_ABS: return true;
     case OP_CONST: return n->attr->value >= 0;
     case OP_POW: return n->in[0]->op == OP_CONST && n->in[0]->attr->value > 0;
-    case OP_MAX: return is_no_less_than_0(n->in[0], depth - 1) || is_no_less_than_0(n->in[1], depth - 1);
+    case OP_MAX: return is_nonnegative(n->in[0], depth - 1) || is_nonnegative(n->in[1], depth - 1);
     case OP_ADD:
-    case OP_MUL: return is_no_less_than_0(n->in[0], depth - 1) && is_no_less_than_0(n->in[1], depth - 1);
-    case OP_SELECT: return is_no_less_than_0(n->in[1], depth - 1) && is_no_less_than_0(n->in[2], depth - 1);
+    case OP_MUL: return is_nonnegative(n->in[0], depth - 1) && is_nonnegative(n->in[1], depth - 1);
+    case OP_SELECT: return is_nonnegative(n->in[1], depth - 1) && is_nonnegative(n->in[2], depth - 1);
     case OP_SUM:
     case OP_RESHAPE:
-    case OP_BROADCAST: return is_no_less_than_0(n->in[0], depth - 1);
+    case OP_BROADCAST: return is_nonnegative(n->in[0], depth - 1);
     default: return false;
     }
 }
@@ -57,13 +57,13 @@ static bool is_quotient(const Node *n) {
     enum { DEPTH = 6 };
     double scale;
     return n->op == OP_DIV && n->dtype == DT_F32 && n->phase == PHASE_FORWARD && !n->remat && is_exponential(n->in[0], &scale) &&
-           n->in[1]->op == OP_BROADCAST && is_no_less_than_0(n->in[1]->in[0], DEPTH);
+           n->in[1]->op == OP_BROADCAST && is_nonnegative(n->in[1]->in[0], DEPTH);
 }
 
 static bool find_quotients(Exponents *x) {
     bool any = false;
     for (int i = 0; i < x->n; i++) {
-        const Node *n = x->g->nodes.at[i];
+        Node *n = x->g->nodes.at[i];
         const bool quotient = is_quotient(n) && !x->memory[i] && !x->memory[n->in[0]->id];
         if (quotient && !x->over[n->in[0]->id]) x->over[n->in[0]->id] = n;
         x->reads[i] = quotient;
@@ -96,7 +96,7 @@ static bool same_rows(const Node *a, const Node *b) {
     return same;
 }
 
-/* The row's value over all elements, above -inf, as a minuend that no mask's -inf meets. */
+/* The row's value over all elements, above -inf: a mask's -inf less it is -inf, which the bounds of loops go by. */
 static Node *spread_row(Exponents *x, Node *row, const Node *like, const Node *at) {
     Node *least = number(x, row, -(double)FLT_MAX, at, PHASE_BACKWARD);
     Node *finite = binary(x, OP_MAX, row, least, at, PHASE_BACKWARD);
@@ -169,11 +169,11 @@ static bool take_quotient(Exponents *x, Node *n) {
     for (int k = 0; k < 2 && n->op == OP_MUL; k++) {
         Node *e = n->in[k], *by = e->op == OP_MUL && e->in[1]->op == OP_CONST ? e->in[1] : NULL; /* the logarithm of a base */
         if (by) e = e->in[0];
-        const Node *quotient = e->id < x->n ? x->over[e->id] : NULL;
+        Node *quotient = e->id < x->n ? x->over[e->id] : NULL;
         if (!quotient || n->in[1 - k]->op == OP_BROADCAST || !has_divided(x, n->in[1 - k], quotient->in[1], DEPTH)) continue;
         Node *in[2];
         in[1 - k] = undivided(x, n->in[1 - k], quotient->in[1], n);
-        in[k] = in_backward(x, (Node *)quotient, n);
+        in[k] = in_backward(x, quotient, n);
         if (by) in[k] = binary(x, OP_MUL, in[k], by, n, PHASE_BACKWARD);
         n->in = arena_dup(x->g->arena, in, sizeof in);
         return true;
@@ -204,7 +204,7 @@ Graph *pass_exponents(PassContext *c, Graph *g) {
     Arena *a = c->arena;
     if (!backward) return g;
     Exponents x = {.g = g, .scratch = a, .n = n, .backward = backward, .memory = fuse_foresee(c, g, false).memory};
-    x.over = ARENA_ARRAY(a, const Node *, n + 1);
+    x.over = ARENA_ARRAY(a, Node *, n + 1);
     x.reads = ARENA_ARRAY(a, bool, n + 1);
     x.again = ARENA_ARRAY(a, Node *, n + 1);
     x.before = ARENA_ARRAY(a, NodeList, n + 1);

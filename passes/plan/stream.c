@@ -413,32 +413,35 @@ static void count_reads(const Finder *s, const Node *n, int depth, const Node *r
 /* What the backward reads once for many elements, and computes of several tensors: each program would load them all in each step of
  * its loop, and all would be kept.  Up to what it does with that alone.  Not what depends on streams of the backward, of which one may
  * wait for another one's rows. */
-static void keep_row(Finder *s, const Node *n) {
+static void keep_row(const Finder *s, const Node *n) {
     enum { DEPTH = 8 };
     const Node *read[2], *only = NULL;
     int count = 0, operands = 0;
     count_reads(s, n, DEPTH, read, &count);
-    if (s->depends[n->id] || count < 2 || op_info[n->op].cls != CLASS_ELEMENT || !dtype_is_float(n->dtype)) return;
+    if (count < 2 || op_info[n->op].cls != CLASS_ELEMENT || !dtype_is_float(n->dtype)) return;
     for (int k = 0; k < n->n_in; k++)
         if (n->in[k]->op != OP_CONST) only = n->in[k], operands++;
     if (operands == 1) keep_row(s, only);
     else s->f->candidate[n->id] = true;
 }
 
-static void take(Finder *s, int region, const StreamList *list) {
-    for (int i = region; i < s->f->n; i++)
-        if (s->value[i] && first_of(s, i) == region) s->f->candidate[i] = false;
-    for (int i = 0; i < s->f->n; i++) {
+static void keep_rows(Finder *s, int region, const StreamList *list) {
+    for (int i = region; i < s->f->n; i++) {
         const Node *n = s->g->nodes.at[i];
         s->depends[i] = false;
         for (int k = 0; k < list->n && n->phase != PHASE_FORWARD; k++) s->depends[i] |= is_in(&list->at[k], n);
-        for (int k = 0; k < n->n_in; k++) s->depends[i] |= s->depends[n->in[k]->id];
+        for (int k = 0; k < n->n_in; k++) s->depends[i] |= n->in[k]->id >= region && s->depends[n->in[k]->id];
+        for (int k = 0; k < n->n_in && s->value[i] && first_of(s, i) == region; k++) {
+            const Node *x = n->in[k];
+            if (x->op == OP_BROADCAST && x->phase != PHASE_FORWARD && !(x->id >= region && s->depends[x->id])) keep_row(s, x->in[0]);
+        }
     }
-    for (int i = region; i < s->f->n; i++) {
-        const Node *n = s->g->nodes.at[i];
-        for (int k = 0; k < n->n_in && s->value[i] && first_of(s, i) == region; k++)
-            if (n->in[k]->op == OP_BROADCAST && n->in[k]->phase != PHASE_FORWARD) keep_row(s, n->in[k]->in[0]);
-    }
+}
+
+static void take(Finder *s, int region, const StreamList *list) {
+    for (int i = region; i < s->f->n; i++)
+        if (s->value[i] && first_of(s, i) == region) s->f->candidate[i] = false;
+    keep_rows(s, region, list);
     for (int i = 0; i < list->n; i++) {
         vec_push(s->f->arena, s->found.at, list->at[i]);
         for (int k = 0; k < list->at[i].members.n; k++) s->found.of[list->at[i].members.at[k].node->id] = s->found.at.n;

@@ -7,6 +7,7 @@
 #ifndef FUSEC_PASSES_REWRITE_H
 #define FUSEC_PASSES_REWRITE_H
 #include "passes/pass.h"
+#include <math.h>
 
 typedef struct Rewriter Rewriter;
 
@@ -74,6 +75,9 @@ const Node *rewrite_unrounded(const Rewriter *r, const Node *n);
 /* Whether nothing but the one who asks reads n, as far as the old graph tells: if not, more is computed than need be.
  */
 bool rewrite_only_reader(const Rewriter *r, const Node *n);
+
+/* A factor that can be moved past others: with it they can neither overflow nor vanish. */
+static inline bool is_moderate(double x) { return fabs(x) > 0x1p-40 && fabs(x) < 0x1p40; }
 
 /* What became of part n of a value, to be set by who finds NULL: values that read one value several times would ask for
  * its part as often as there are paths to it. */

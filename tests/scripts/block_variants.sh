@@ -5,20 +5,11 @@ most_forward=7 most_all=20 # of infer, and of step
 
 sed '/^model gpt2/,$d' "$SRC/examples/gpt2/gpt2.dsl" >head
 [ "$(grep -c '^layer' head)" = 2 ] || die "the example has other layers"
-cat >tail <<'END'
-model block {
-    input u : f32[B, T, C]
-    x = param [B, T, C] init normal(1.0)
-    y = block(x) as h
-    output y
-    loss = sum(y * u)
-    train loss with adamw(lr = 6e-4, decay = 0.1)
-}
-END
-cat head tail >plain.dsl
+tail=$SRC/bench/gpt2_block.dsl
+cat head "$tail" >plain.dsl
 
 # variant NAME: on stdin the layers
-variant() { { sed '/^layer/,$d' head; cat; cat tail; } >"$1.dsl"; }
+variant() { { sed '/^layer/,$d' head; cat; cat "$tail"; } >"$1.dsl"; }
 
 variant reordered <<'END'
 layer mixing(h) {
