@@ -2,8 +2,8 @@
  *
  * Needs: a legal graph.  Keeps: the values of all other nodes and their order.  Afterwards the graph
  * holds no derivative and no stop_gradient node; forward nodes come first, then those of the backward
- * sweep (PHASE_BACKWARD), then what depends on gradients.  Derivatives that the forward computation asks for
- * (vjp, jacobian) are part of it.
+ * sweep (PHASE_BACKWARD), then what depends on gradients.  Derivatives that are values of the program (vjp, jacobian)
+ * are backward too, with all that reads them, unless one of them is differentiated again: then they are forward.
  *
  * One reverse sweep serves all gradients of one y and seed.  A gradient of an expression that itself holds a
  * gradient is expanded level by level: the inner sweep's nodes are ordinary nodes to the outer one. */
@@ -16,40 +16,48 @@ typedef struct Autodiff {
     Graph *g; /* the new graph */
     Arena *scratch;
     int *level;      /* by old id: how many derivatives lie nested below */
-    bool *late;      /* by old id: depends on a derivative of the backward phase or later */
+    Phase *late;     /* by old id: of what depends on a derivative of the backward phase or later, its phase */
     bool *inner;     /* by old id: some gradient is asked through this node */
     Node **copy;     /* by old id: its node in g */
     bool has_values; /* some vjp or jacobian */
+    bool nested;     /* some of them is part of what is differentiated */
 } Autodiff;
 
 static bool is_request(const Node *n) { return n->op == OP_GRADIENT || n->op == OP_VJP || n->op == OP_JACOBIAN; }
 
 /* ---- levels ------------------------------------------------------------------------------- */
-static int find_levels(Autodiff *ad) {
-    int top = 0;
-    for (int i = 0; i < ad->old->nodes.n; i++) {
-        const Node *n = ad->old->nodes.at[i];
-        ad->late[i] = is_request(n) && (n->op == OP_GRADIENT || n->phase != PHASE_FORWARD);
-        for (int k = 0; k < n->n_in; k++) {
-            if (ad->level[n->in[k]->id] > ad->level[i]) ad->level[i] = ad->level[n->in[k]->id];
-            ad->late[i] |= ad->late[n->in[k]->id];
-        }
-        ad->level[i] += is_request(n);
-        ad->has_values |= is_request(n) && n->op != OP_GRADIENT;
-        if (ad->level[i] > top) top = ad->level[i];
-    }
+static bool is_value(const Node *n) { return is_request(n) && n->op != OP_GRADIENT && n->phase == PHASE_FORWARD; }
+
+static void find_inner(Autodiff *ad) {
     for (int i = ad->old->nodes.n - 1; i >= 0; i--) {
         const Node *n = ad->old->nodes.at[i];
         if (is_request(n) || ad->inner[i])
             for (int k = 0; k < n->n_in; k++) ad->inner[n->in[k]->id] = true;
+        ad->has_values |= is_request(n) && n->op != OP_GRADIENT;
+        ad->nested |= is_value(n) && ad->inner[i];
+    }
+}
+
+static int find_levels(Autodiff *ad) {
+    int top = 0;
+    for (int i = 0; i < ad->old->nodes.n; i++) {
+        const Node *n = ad->old->nodes.at[i];
+        ad->late[i] = is_request(n) && !is_value(n) ? PHASE_UPDATE : is_value(n) && !ad->nested ? PHASE_BACKWARD : PHASE_FORWARD;
+        for (int k = 0; k < n->n_in; k++) {
+            const int in = n->in[k]->id;
+            if (ad->level[in] > ad->level[i]) ad->level[i] = ad->level[in];
+            if (ad->late[in] > ad->late[i]) ad->late[i] = ad->late[in];
+        }
+        ad->level[i] += is_request(n);
+        if (ad->level[i] > top) top = ad->level[i];
     }
     return top;
 }
 
 /* What depends on gradients belongs to the update, unless a further gradient is taken of it. */
 static Phase phase_of(const Autodiff *ad, const Node *n) {
-    if (!ad->late[n->id] || n->phase != PHASE_FORWARD) return n->phase;
-    return ad->inner[n->id] ? PHASE_BACKWARD : PHASE_UPDATE;
+    if (n->phase != PHASE_FORWARD || ad->late[n->id] == PHASE_FORWARD) return n->phase;
+    return ad->inner[n->id] ? PHASE_BACKWARD : ad->late[n->id];
 }
 
 static void copy_node(Autodiff *ad, const Node *n) {
@@ -64,29 +72,29 @@ static void copy_node(Autodiff *ad, const Node *n) {
 }
 
 /* ---- expansion ------------------------------------------------------------------------------ */
-/* The nodes of a derivative that the program asks for as a value belong to the phase in which it does. */
-static Phase phase_of_request(const Node *n) { return n->op == OP_GRADIENT ? PHASE_BACKWARD : n->phase; }
+static Phase phase_of_request(const Autodiff *ad, const Node *n) {
+    return n->op == OP_GRADIENT || (is_value(n) && !ad->nested) ? PHASE_BACKWARD : n->phase;
+}
 
 static Node *seed_of(const Node *n) { return n->op == OP_VJP ? n->in[2] : NULL; }
 
-static bool same_sweep(const Node *a, const Node *b) {
-    return b->op != OP_JACOBIAN && a->in[0] == b->in[0] && seed_of(a) == seed_of(b) &&
-           phase_of_request(a) == phase_of_request(b);
+static bool same_sweep(const Autodiff *ad, const Node *a, const Node *b) {
+    return b->op != OP_JACOBIAN && a->in[0] == b->in[0] && seed_of(a) == seed_of(b) && phase_of_request(ad, a) == phase_of_request(ad, b);
 }
 
 /* Expands all requests on this level that one sweep with `first` serves. */
 static void expand_sweep(Autodiff *ad, const Node *first, const int *pending, int n_pending) {
     Node *y = ad->copy[first->in[0]->id], *seed = seed_of(first);
     Arena *scratch = arena_new(); /* many sweeps over a large graph would fill the pass's */
-    Sweep s = sweep_new(ad->context, ad->g, scratch, phase_of_request(first), y);
+    Sweep s = sweep_new(ad->context, ad->g, scratch, phase_of_request(ad, first), y);
     for (int i = 0; i < n_pending; i++) {
         const Node *request = ad->old->nodes.at[pending[i]];
-        if (same_sweep(first, request)) sweep_by(&s, ad->copy[request->in[1]->id]);
+        if (same_sweep(ad, first, request)) sweep_by(&s, ad->copy[request->in[1]->id]);
     }
     sweep_run(&s, seed ? ad->copy[seed->id] : sweep_const(&s, y, 1));
     for (int i = 0; i < n_pending; i++) {
         const Node *request = ad->old->nodes.at[pending[i]];
-        if (!same_sweep(first, request)) continue;
+        if (!same_sweep(ad, first, request)) continue;
         const Node *x = ad->copy[request->in[1]->id];
         Node *dx = sweep_adjoint(&s, x);
         ad->copy[request->id] = dx ? dx : sweep_const(&s, x, 0);
@@ -96,8 +104,8 @@ static void expand_sweep(Autodiff *ad, const Node *first, const int *pending, in
 
 static void expand(Autodiff *ad, const Node *request, const int *pending, int n_pending) {
     if (request->op == OP_JACOBIAN)
-        ad->copy[request->id] =
-            full_jacobian(ad->context, ad->g, request, ad->copy[request->in[0]->id], ad->copy[request->in[1]->id]);
+        ad->copy[request->id] = full_jacobian(ad->context, ad->g, request, phase_of_request(ad, request), ad->copy[request->in[0]->id],
+                                              ad->copy[request->in[1]->id]);
     else
         expand_sweep(ad, request, pending, n_pending);
 }
@@ -145,9 +153,10 @@ Graph *pass_autodiff(PassContext *c, Graph *g) {
                    .g = graph_new_from(c->arena, g),
                    .scratch = scratch,
                    .level = ARENA_ARRAY(scratch, int, n),
-                   .late = ARENA_ARRAY(scratch, bool, n),
+                   .late = ARENA_ARRAY(scratch, Phase, n),
                    .inner = ARENA_ARRAY(scratch, bool, n),
                    .copy = ARENA_ARRAY(scratch, Node *, n)};
+    find_inner(&ad);
     int top = find_levels(&ad);
     for (int level = 0; level <= top; level++) {
         if (level > 0) expand_level(&ad, level);

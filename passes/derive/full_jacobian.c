@@ -190,11 +190,11 @@ static Node *expanded(const Request *r) {
     return shorter ? shorter : whole.result;
 }
 
-Node *full_jacobian(PassContext *c, Graph *g, const Node *request, Node *y, Node *x) {
+Node *full_jacobian(PassContext *c, Graph *g, const Node *request, Phase phase, Node *y, Node *x) {
     const Request r = {.context = c,
                        .g = g,
                        .scratch = arena_new(),
-                       .phase = request->phase,
+                       .phase = phase,
                        .loc = request->loc,
                        .batch = request->attr->axis,
                        .y = y,

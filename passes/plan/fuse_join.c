@@ -396,8 +396,18 @@ static bool join_onto(const Fuse *f, const PlanKernel *k, PlanNode *pn) {
     return true;
 }
 
-static bool same_outputs(const Fuse *f, const PlanKernel *k, const Node *n) {
-    return !f->wanted || f->wanted[k->nodes.at[0].node->id] == f->wanted[n->id];
+/* A call that leaves outputs out runs no more kernels than it needs.  What follows a stream may be of fewer calls than it, if all else that
+ * it reads is there in each of them: not to read the stream's result again is worth more than what such calls compute in vain. */
+static bool same_calls(const Fuse *f, const PlanKernel *k, const Node *n) {
+    if (!f->wanted || f->wanted[k->nodes.at[0].node->id] == f->wanted[n->id]) return true;
+    uint64_t calls = 0;
+    for (int i = 0; i < k->nodes.n && k->kind == KERNEL_STREAM; i++) calls |= f->wanted[k->nodes.at[i].node->id];
+    bool there = (f->wanted[n->id] & ~calls) == 0;
+    for (int l = 0; l < f->access[n->id].n && there; l++) {
+        const Node *read = f->access[n->id].at[l].node;
+        there = op_is_memory(read->op) || fuse_find_in(k, read) || (calls & ~f->wanted[read->id]) == 0;
+    }
+    return there;
 }
 
 /* Of a row: where the greatest is takes one more than which it is. */
@@ -420,7 +430,7 @@ FusionId fuse_try_join(const Fuse *f, PlanKernel *k, Node *n, PlanNode *pn) {
                                         [KERNEL_ROW] = FUSION_row_epilogue,
                                         [KERNEL_CONTRACT] = FUSION_contract_epilogue};
     *pn = (PlanNode){.node = n};
-    if (!same_outputs(f, k, n)) return FUSION_COUNT;
+    if (!same_calls(f, k, n)) return FUSION_COUNT;
     if (k->nodes.n >= KERNEL_NODES || k->reads.n + f->access[n->id].n > KERNEL_READS) return FUSION_COUNT;
     if (sums_samples(k)) return FUSION_COUNT;
     if (k->kind == KERNEL_SCAN || k->kind == KERNEL_BUCKET || !output_allows(f, k, n)) return FUSION_COUNT;
