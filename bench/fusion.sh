@@ -5,7 +5,8 @@
 #                                      input read once and each output written once; the worst of f32 and bf16, sm_80 and sm_90a
 #   fusion.NAME.DIR.moved_over_bound   the same of all that warps asked for: what caches serve besides (a scale that every row reads)
 #   fusion.NAME.DIR.instructions       warp instructions an element, times 32: f32, sm_80
-#   fusion.attention_1024.moved_mb, .launches    causal attention with its gradients, [12, 1024, 64], bf16, sm_80
+#   fusion.attention_1024.moved_mb, .launches    causal attention with its gradients, [12, 1024, 64], all in bf16, sm_80
+#   fusion.attention_1024.grad.moved_mb, .launches   the same as entry grad, whose gradients are f32
 #   fusion.gpt2_block.DIR.kernels      of one block of examples/gpt2 (B = 8, T = 1024), sm_80: launches of infer, and how many more a
 #                                      step with its gradients, for a given gradient of the result, and AdamW has; also in bf16
 #   fusion.gpt2.step.launches, .arena_gb   of the whole example, as `fusec report` has them; also in bf16
@@ -116,7 +117,8 @@ for name in softmax layernorm rmsnorm cross_entropy gelu_bias_dropout_residual; 
     done
 done
 
-cat >m.dsl <<'END'
+attention() {
+    cat <<'END'
 model m {
     precision bf16 weights bf16
     q = param [12, 1024, 64] init normal(1.0)
@@ -124,13 +126,19 @@ model m {
     v = param [12, 1024, 64] init normal(1.0)
     s = where(causal(1024), q @ transpose(k) * rsqrt(64.0), -inf)
     loss = mean((softmax(s) @ v)^2)
-    train loss with sgd(lr = 0.1)
-}
 END
+    for line in "$@"; do echo "    $line"; done
+    echo "}"
+}
 none
-set -- $(counted grad sm_80)
+attention 'output dq : bf16 = vjp(loss, q, 1.0)' 'output dk : bf16 = vjp(loss, k, 1.0)' 'output dv : bf16 = vjp(loss, v, 1.0)' >m.dsl
+set -- $(counted infer sm_80)
 figure fusion.attention_1024.moved_mb "$(awk -v s="$1" 'BEGIN { printf "%.1f", 32e-6 * s }')" MB
 figure fusion.attention_1024.launches "$4" launches
+attention 'train loss with sgd(lr = 0.1)' >m.dsl
+set -- $(counted grad sm_80)
+figure fusion.attention_1024.grad.moved_mb "$(awk -v s="$1" 'BEGIN { printf "%.1f", 32e-6 * s }')" MB
+figure fusion.attention_1024.grad.launches "$4" launches
 
 # ---- examples/gpt2, from reports -----------------------------------------------------------------------------------------
 src=$(cd "$(dirname "$0")/.." && pwd)

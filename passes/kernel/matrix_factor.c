@@ -2,7 +2,7 @@
 #include "ir/tile_stage.h"
 #include "ir/tile_tensor_map.h"
 
-enum { WIDEST = 16 /* bytes of an access */ };
+enum { WIDEST = 16 /* bytes of an access */, SECTOR = 32 /* bytes */, FRAGMENT_COLUMNS = 8 };
 
 /* Neighbours along the axis that all loads behind the value have together in memory; WIDEST: it loads nothing there. */
 static int run_elements(const Kernel *k, const Inst *const *def, int value, int axis) {
@@ -61,4 +61,59 @@ Inst *factor_stage(const Block *b, int value) {
     for (int n = 0; n < b->n; n++)
         if (b->at[n]->result == value && b->at[n]->kind == TI_STAGE) return b->at[n];
     return NULL;
+}
+
+/* ---- what is read and written element by element ------------------------------------------------------------------- */
+static int run_along(const Kernel *k, const Inst *const *def, const Inst *access, int axis) { return axis < 0 ? 0 : load_run_bytes(k, def, access, axis); }
+
+bool whole_sectors(const Kernel *k, const Inst *const *def, const Inst *access, int row, int column) {
+    const int bytes = dtype_bytes(k->buffers.at[access->buffer].dtype);
+    const bool rows = run_along(k, def, access, column) >= 2 * bytes, columns = run_along(k, def, access, row) >= 2 * bytes;
+    return bytes * FRAGMENT_COLUMNS >= SECTOR && (rows || columns);
+}
+
+int access_axis(const Kernel *k, const Inst *const *def, const Inst *access, int row, int column) {
+    return run_along(k, def, access, row) > run_along(k, def, access, column) ? row : column;
+}
+
+/* A stage of `value`, as instruction `at` of the block. */
+static Inst *insert_stage(Kernel *k, Block *b, int at, int value) {
+    Builder builder = {.k = k, .block = b};
+    tile_stage(&builder, value, SPACE_SHARED);
+    Inst *stage = vec_last(*b);
+    for (int n = b->n - 1; n > at; n--) b->at[n] = b->at[n - 1];
+    b->at[at] = stage;
+    return stage;
+}
+
+static void replace_uses(const Kernel *k, const Block *b, int from, int value, int by) {
+    for (int n = from; n < b->n; n++) {
+        Inst *i = b->at[n];
+        for (int x = 0; x < i->n_in; x++)
+            if (i->in[x] == value) i->in[x] = by;
+        for (int c = 0; c < i->n_carry; c++)
+            if (i->init[c] == value) i->init[c] = by;
+        replace_uses(k, &i->body, 0, value, by);
+    }
+}
+
+Inst *load_staged(Kernel *k, Block *b, int at) {
+    const int loaded = b->at[at]->result;
+    Inst *stage = insert_stage(k, b, at + 1, loaded);
+    replace_uses(k, b, at + 2, loaded, stage->result);
+    return stage;
+}
+
+bool store_staged(Kernel *k, const Inst *const *def, Block *b, int at, int row, int column) {
+    Inst *store = b->at[at];
+    if (store->n_in != 1 || whole_sectors(k, def, store, row, column)) return false;
+    const int minor = access_axis(k, def, store, row, column), run = run_along(k, def, store, minor);
+    if (!run) return false;
+    Inst *stage = insert_stage(k, b, at, store->in[0]);
+    stage->minor = minor + 1;
+    stage->swizzle = factor_swizzle(k, minor, dtype_bytes(k->buffers.at[store->buffer].dtype));
+    store->in[0] = stage->result;
+    store->by = BY_THREADS;
+    store->bytes = run;
+    return true;
 }

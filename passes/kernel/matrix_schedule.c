@@ -10,8 +10,6 @@
 #include "passes/kernel/matrix.h"
 #include "passes/kernel/matrix_factor.h"
 
-enum { SECTOR = 32 /* bytes */, FRAGMENT_COLUMNS = 8 };
-
 typedef struct Schedule {
     Kernel *k;
     const MatrixTiles *m;
@@ -153,33 +151,6 @@ static bool is_tile(const Schedule *s, int value) {
     return tile_type_has(t, s->m->row_axis) && tile_type_has(t, s->m->column_axis);
 }
 
-/* Accumulators' own order moves whole sectors: rows of eight neighbours, or columns of as many. */
-static bool whole_sectors(const Schedule *s, const Inst *access) {
-    const int bytes = dtype_bytes(s->k->buffers.at[access->buffer].dtype);
-    const bool rows = load_run_bytes(s->k, s->def, access, s->m->column_axis) >= 2 * bytes,
-               columns = load_run_bytes(s->k, s->def, access, s->m->row_axis) >= 2 * bytes;
-    return bytes * FRAGMENT_COLUMNS >= SECTOR && (rows || columns);
-}
-
-/* A stage of `value`, after instruction `at` of the block. */
-static Inst *insert_stage(Schedule *s, Block *b, int at, int value) {
-    const Kernel *k = s->k;
-    Builder builder = {.k = s->k, .block = b};
-    tile_stage(&builder, value, SPACE_SHARED);
-    Inst *stage = vec_last(*b);
-    for (int n = b->n - 1; n > at; n--) b->at[n] = b->at[n - 1];
-    b->at[at] = stage;
-    s->def = kernel_defs(k->arena, k);
-    return stage;
-}
-
-/* The axis along which the access has the longer runs. */
-static int access_axis(const Schedule *s, const Inst *access) {
-    const int row = load_run_bytes(s->k, s->def, access, s->m->row_axis),
-              column = load_run_bytes(s->k, s->def, access, s->m->column_axis);
-    return row > column ? s->m->row_axis : s->m->column_axis;
-}
-
 static int64_t tile_bytes(const Schedule *s, const Inst *access) {
     const Axis *axes = s->k->axes.at;
     return (int64_t)kernel_groups(s->k) * axes[s->m->row_axis].step * axes[s->m->column_axis].step *
@@ -188,47 +159,30 @@ static int64_t tile_bytes(const Schedule *s, const Inst *access) {
 
 static void schedule_store(Schedule *s, Block *b, int at) {
     Inst *store = b->at[at];
-    const int bytes = dtype_bytes(s->k->buffers.at[store->buffer].dtype);
-    if (store->n_in != 1 || !is_tile(s, store->in[0]) || whole_sectors(s, store)) return;
-    const int minor = access_axis(s, store), run = load_run_bytes(s->k, s->def, store, minor);
-    if (!run || s->staged + tile_bytes(s, store) > s->m->room) return;
+    if (!is_tile(s, store->in[0]) || s->staged + tile_bytes(s, store) > s->m->room) return;
+    if (!store_staged(s->k, s->def, b, at, s->m->row_axis, s->m->column_axis)) return;
     s->staged += tile_bytes(s, store);
-    Inst *stage = insert_stage(s, b, at, store->in[0]);
-    stage->minor = minor + 1;
-    stage->swizzle = factor_swizzle(s->k, minor, bytes);
-    store->in[0] = stage->result;
+    s->def = kernel_defs(s->k->arena, s->k);
+    const By by = store->by;
     store->by = BY_TMA;
     TensorMap map;
-    if (s->k->producer && !kernel_tensor_map(s->k, store, &map) && has_map(s, &map)) return;
-    store->by = BY_THREADS;
-    store->bytes = run;
-}
-
-static void replace_uses(const Kernel *k, const Block *b, int from, int value, int by) {
-    for (int n = from; n < b->n; n++) {
-        Inst *i = b->at[n];
-        for (int x = 0; x < i->n_in; x++)
-            if (i->in[x] == value) i->in[x] = by;
-        for (int c = 0; c < i->n_carry; c++)
-            if (i->init[c] == value) i->init[c] = by;
-        replace_uses(k, &i->body, 0, value, by);
-    }
+    if (!s->k->producer || kernel_tensor_map(s->k, store, &map) || !has_map(s, &map)) store->by = by;
 }
 
 /* A tile that the epilogue reads in parts of sectors goes through shared memory too, if there is room: it is fetched at
  * instruction `to`. */
 static bool schedule_load(Schedule *s, Block *b, int at, int to) {
     Inst *load = b->at[at];
-    if (!is_tile(s, load->result) || dtype_bytes(load->type.dtype) != 2 || load->n_in || whole_sectors(s, load) ||
-        subscripts_gather(load))
+    if (!is_tile(s, load->result) || dtype_bytes(load->type.dtype) != 2 || load->n_in || subscripts_gather(load) ||
+        whole_sectors(s->k, s->def, load, s->m->row_axis, s->m->column_axis))
         return false;
-    const int minor = access_axis(s, load);
+    const int minor = access_axis(s->k, s->def, load, s->m->row_axis, s->m->column_axis);
     const int64_t bytes = tile_bytes(s, load);
     if (!load_run_bytes(s->k, s->def, load, minor) || s->staged + bytes > s->m->room) return false;
     for (int n = at; n > to; n--) b->at[n] = b->at[n - 1];
     b->at[to] = load;
-    Inst *stage = insert_stage(s, b, to + 1, load->result);
-    replace_uses(s->k, b, to + 2, load->result, stage->result);
+    Inst *stage = load_staged(s->k, b, to);
+    s->def = kernel_defs(s->k->arena, s->k);
     factor_place(s->k, s->def, stage, minor, factor_swizzle(s->k, minor, dtype_bytes(stage->type.dtype)));
     s->staged += bytes;
     return true;

@@ -204,6 +204,73 @@ static void hoist(const StreamSchedule *s) {
     s->loop->body.n = kept;
 }
 
+/* ---- other tiles in shared memory ------------------------------------------------------------------------------------ */
+static bool index_uses(const Index *x, int value) {
+    bool found = false;
+    for (int i = 0; i < x->n && !found; i++) {
+        const Atom *a = &x->term[i].atom;
+        found = a->kind == ATOM_VALUE && a->id == value;
+        if (a->kind == ATOM_DIV || a->kind == ATOM_MOD) found = index_uses(a->num, value) || index_uses(a->den, value);
+    }
+    return found;
+}
+
+static bool is_subscript(const Block *b, int value) {
+    bool found = false;
+    for (int n = 0; n < b->n && !found; n++) {
+        for (int x = 0; x < b->at[n]->n_index; x++) found |= index_uses(b->at[n]->index[x], value);
+        found |= is_subscript(&b->at[n]->body, value);
+    }
+    return found;
+}
+
+/* One element for each column: every warp would load them all. */
+static bool is_of_columns(const StreamSchedule *s, const Inst *load) {
+    bool columns = load->kind == TI_LOAD && tile_type_has(&load->type, s->along) && !load->n_in && !subscripts_gather(load);
+    for (int d = 0; d < load->type.n_axes && columns; d++)
+        columns = load->type.axis[d] == s->along || !is_long(s->k, load->type.axis[d]);
+    return columns && load_run_bytes(s->k, s->def, load, s->along) >= 4 && !is_subscript(&s->loop->body, load->result);
+}
+
+static void stage_columns(StreamSchedule *s) {
+    enum { WARP = 32 };
+    Block *b = &s->loop->body;
+    for (int n = 0; n < b->n && s->k->threads > WARP; n++) {
+        if (!is_of_columns(s, b->at[n])) continue;
+        bool staged = false;
+        for (int m = n + 1; m < b->n; m++) staged |= b->at[m]->kind == TI_STAGE && b->at[m]->in[0] == b->at[n]->result;
+        if (staged) continue;
+        Inst *stage = load_staged(s->k, b, n++);
+        s->def = kernel_defs(s->k->arena, s->k);
+        factor_place(s->k, s->def, stage, s->along, 0);
+    }
+}
+
+/* The long axis of a tile beside the rows; -1: there is none, or more. */
+static int columns_of(const StreamSchedule *s, const TileType *t) {
+    int columns = -1, n = 0;
+    for (int d = 0; d < t->n_axes; d++)
+        if (t->axis[d] != s->row && is_long(s->k, t->axis[d])) columns = t->axis[d], n++;
+    return n == 1 && tile_type_has(t, s->row) ? columns : -1;
+}
+
+static void stage_stores(StreamSchedule *s, int64_t room) {
+    Block *b = &s->k->body;
+    for (int n = 0; n < b->n; n++) {
+        Inst *store = b->at[n];
+        if (store->kind != TI_STORE) continue;
+        const int value = store->in[0], columns = columns_of(s, &s->k->types.at[value]);
+        if (columns < 0 || !store_staged(s->k, s->def, b, n, s->row, columns)) continue;
+        s->def = kernel_defs(s->k->arena, s->k);
+        if (kernel_shared_bytes(s->k) <= room) {
+            n++;
+            continue;
+        }
+        remove_inst(b, b->at[n]);
+        store->in[0] = value, store->by = BY_NONE, store->bytes = 0;
+    }
+}
+
 /* ---- all ------------------------------------------------------------------------------------------------------------- */
 static bool fetches(const Block *b) {
     bool any = false;
@@ -225,7 +292,9 @@ const char *stream_schedule(Kernel *k, int row, int along, int64_t room) {
     for (int n = 0; n < dots; n++)
         if (!schedule_dot(&s, dot[n])) return s.why;
     hoist(&s);
+    stage_columns(&s);
     s.loop->ahead = fetches(&s.loop->body) ? AHEAD : 0;
+    stage_stores(&s, room);
     if (kernel_shared_bytes(k) > room) return "its tiles take more shared memory than there is";
     return kernel_check_schedule(k->arena, k);
 }
