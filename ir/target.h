@@ -43,12 +43,15 @@ static inline int target_tile(const Target *t, TileShare s) {
     const int share = s.part ? t->max_tile / s.part : s.most;
     return share < 1 ? 1 : share > s.most ? s.most : share;
 }
+/* Threads of a program share a tile: lanes are powers of two, operands are staged in shared memory, and a product in a low precision
+ * goes to matrix instructions. */
+static inline bool target_shares_tiles(const Target *t) { return t->threads > 1; }
 static inline double target_ridge(const Target *t) { return t->gflops_f32 / t->gbytes_per_s; } /* FLOP per byte */
 /* To start a kernel; bytes that it could move in that time. */
 static inline double target_launch_seconds(const Target *t) { return t->device->has_grid ? 2e-6 : 0; }
 static inline double target_launch_bytes(const Target *t) { return target_launch_seconds(t) * t->gbytes_per_s * 1e9; }
 /* Matrix instructions, which all threads of a warp carry out together. */
-static inline bool target_has_mma(const Target *t) { return t->device->is_gpu && t->gflops_matrix > 0; }
+static inline bool target_has_mma(const Target *t) { return target_shares_tiles(t) && t->gflops_matrix > 0; }
 static inline bool target_has_lanes(const Target *t) { return t->vector_bytes > 4; } /* of f32 */
 /* NULL, no target yet: anywhere. */
 static inline int target_part_align(const Target *t) { return t ? t->part_align : 1; }

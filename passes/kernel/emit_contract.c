@@ -78,7 +78,7 @@ static int emit_view(Emitter *e, Node *n, const Index *const *idx, int mask) {
     return where < 0 ? v : emit_select(e, where, v, tile_const(&e->b, n->dtype, 0));
 }
 
-static bool stages(const Emitter *e) { return e->context->target->device->is_gpu; }
+static bool stages(const Emitter *e) { return target_shares_tiles(e->context->target); }
 
 /* As a dot has its factors: matrix units take low ones. */
 static int as_factor(Emitter *e, int v, DType as) { return stages(e) ? tile_stage(&e->b, v, SPACE_SHARED) : emit_converted(e, v, as); }

@@ -180,7 +180,7 @@ static int64_t slice_by_threads(const Target *t, const Node *product, int dim) {
     const ContractClass cls = contract_classify(product->attr->contract, product->in);
     const int side = tile_side(t);
     MatrixTerm term = {.contract = product};
-    if (!t->device->is_gpu || product->n_in != 2 || takes(product->in[0]->dtype) || takes(product->in[1]->dtype)) return 0;
+    if (!target_shares_tiles(t) || product->n_in != 2 || takes(product->in[0]->dtype) || takes(product->in[1]->dtype)) return 0;
     if (cls.other != 1 || cls.m < side || cls.n < side) return 0;
     memcpy(term.loop, cls.loop, sizeof term.loop);
     return is_alone(&term, dim) ? side : 0;

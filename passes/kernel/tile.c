@@ -246,7 +246,7 @@ static void close_kernel(Emitter *e) {
 /* Programs that follow each other are tiles of one member on the host, where they find the other factor's part in the
  * core's cache; of products on a GPU, where they run at the same time, the same tile of each member, which read one operand. */
 static void add_members(Emitter *e, bool before_tiles) {
-    const bool product_on_gpu = e->pk->kind == KERNEL_CONTRACT && e->context->target->device->is_gpu;
+    const bool product_on_gpu = e->pk->kind == KERNEL_CONTRACT && target_shares_tiles(e->context->target);
     if (!e->pk->members || before_tiles == product_on_gpu) return;
     const int axis = kernel_axis(e->k, "member", AXIS_GRID, dim_fixed(e->pk->members), 1);
     e->k->axes.at[axis].family = true;
@@ -389,8 +389,8 @@ static Kernel *build_plain(Emitter *e, PlanKernel *pk, int number) {
     tile_sizes(t, e->plan, pk, &e->size);
     do {
         write_kernel(e, pk, number);
-        if (t->device->is_gpu) kernel_distribute(e->k, t);
-    } while (t->device->is_gpu && pk->kind == KERNEL_STREAM && kernel_array_bytes(e->k) > ARRAYS && stream_halve(pk, &e->size));
+        if (target_shares_tiles(t)) kernel_distribute(e->k, t);
+    } while (target_shares_tiles(t) && pk->kind == KERNEL_STREAM && kernel_array_bytes(e->k) > ARRAYS && stream_halve(pk, &e->size));
     return e->k;
 }
 
@@ -400,7 +400,7 @@ static Kernel *build_kernel(Emitter *e, PlanKernel *pk, int number) {
     if (!k) k = build_stream(e, pk, number, &slow);
     if (!k) k = build_plain(e, pk, number);
     kernel_bound_loops(k);
-    if (e->context->target->device->is_gpu) kernel_longest_first(k);
+    if (target_shares_tiles(e->context->target)) kernel_longest_first(k);
     k->slow = slow && *slow ? arena_strdup(k->arena, slow) : NULL;
     return k;
 }

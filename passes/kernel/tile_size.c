@@ -45,7 +45,7 @@ static Limits limits_of(const Target *t) {
                     .n = target_tile(t, d->n),
                     .k = target_tile(t, d->k),
                     .most_products = t->device->most_products,
-                    .pow2 = t->device->is_gpu};
+                    .pow2 = target_shares_tiles(t)};
 }
 
 /* Lanes along a dim: its extent, at most `most`, a power of two where the target wants one. */
@@ -125,7 +125,7 @@ int tile_row_registers(const Target *t, const Shape *r) {
     const Limits l = limits_of(t);
     const int64_t row = row_lanes(&l, r), all = rows_lanes(&l, true), lanes = row < all ? all : row;
     const int64_t threads = lanes > (int64_t)ROW_ELEMENTS / 2 * t->threads ? 2 * t->threads : t->threads;
-    return t->device->is_gpu ? (int)((lanes + threads - 1) / threads) : 0;
+    return target_shares_tiles(t) ? (int)((lanes + threads - 1) / threads) : 0;
 }
 
 static void row_sizes(const Limits *l, const PlanKernel *k, TileSizes *s) {
@@ -162,7 +162,7 @@ static int cost_of(const Plan *p, const PlanKernel *k, const Node *n, int *left)
 static int map_elements(const Target *t, const Plan *p, const PlanKernel *k, int elements) {
     enum { MANY = 100 }; /* additions */
     int cost = 0, left = 400;
-    if (!t->device->is_gpu) return elements;
+    if (!target_shares_tiles(t)) return elements;
     for (int i = 0; i < k->nodes.n; i++) cost += cost_of(p, k, k->nodes.at[i].node, &left);
     return cost > MANY && t->threads < elements ? t->threads : elements;
 }

@@ -213,7 +213,7 @@ static void widen_channels(const Roles *r, int64_t across, int64_t rows, int64_t
 
 bool window_tile_sizes(const Target *t, const Plan *p, const Node *n, TileSizes *s) {
     Roles r;
-    if (t->device->is_gpu || !target_has_lanes(t) || !find_roles(p, n, &r)) return false;
+    if (target_shares_tiles(t) || !target_has_lanes(t) || !find_roles(p, n, &r)) return false;
     const int tile = t->max_tile;
     int64_t widest = tile / 1024 > 1 ? tile / 1024 : 1, rows = tile * 7 / 1024, results = tile * 3 / 4, across = 1;
     const int64_t sums = r.channelwise ? tile / 64 : tile * 9 / 512, least = r.channelwise ? CHANNELS : 32;

@@ -119,7 +119,7 @@ Node *rule_split_scan(Rewriter *r, const Node *n) {
     const Target *t = r->target;
     const Attr *attr = n->attr;
     Node *x = n->in[0];
-    if (!t || !t->device->is_gpu || attr->scan == SCAN_PROD || x->shape->rank == MAX_RANK || !shape_is_fixed(*x->shape))
+    if (!t || !target_shares_tiles(t) || attr->scan == SCAN_PROD || x->shape->rank == MAX_RANK || !shape_is_fixed(*x->shape))
         return NULL;
     const int64_t extent = x->shape->dim[attr->axis].bound, elements = shape_elements(*x->shape);
     if (extent < SHORTEST_SCAN || elements == 0 || 2 * (elements / extent) > t->cores * ROWS_OF_CORE) return NULL;
