@@ -80,16 +80,17 @@ Graph *pass_together(PassContext *c, Graph *g);
 Graph *pass_chunk(PassContext *c, Graph *g); /* of rows: what is large only in between */
 Graph *pass_physical_order(PassContext *c, Graph *g); /* of the dims of tensors inside */
 Graph *pass_exponents(PassContext *c, Graph *g); /* what the backward makes again of exp(x - m) / z */
-Graph *pass_split(PassContext *c, Graph *g);
+Graph *pass_stream_sums(PassContext *c, Graph *g);
 
 /* graph -> plan */
 Plan *pass_fuse(PassContext *c, Graph *g); /* kernels and homes; offsets unset */
 /* After fuse, before layout: in-place updates that wait for each other (a <- b, b <- a) are computed aside
  * and moved home by appended copy kernels, so that an order exists. */
 void plan_settle(PassContext *c, Plan *p);
-/* After that: what lies in memory has at most MAX_ELEMENTS elements; where a value has more, it is reported. */
+/* Of layout: what lies in memory has at most MAX_ELEMENTS elements; where a value has more, it is reported. */
 void plan_check_sizes(PassContext *c, const Plan *p);
-/* The plan says which values are in memory; returns p->graph, or a new graph that recomputes and is to be fused. */
+/* The plan says which values are in memory and what is in one kernel; each returns p->graph, or a new graph, which is to be fused. */
+Graph *pass_split(PassContext *c, Plan *p);
 Graph *pass_rematerialize(PassContext *c, Plan *p);
 Graph *pass_checkpoint(PassContext *c, Plan *p);
 void pass_layout(PassContext *c, Plan *p); /* strides and bytes of PlanBuffers */

@@ -25,7 +25,7 @@ static void heading(const PassContext *c, PassId id, Entry e) {
  * trust). */
 static bool verifies(const PassContext *c, PassId id, bool changed) {
     if (c->no_verify || c->failed) return false;
-    return c->verify ? changed : id == PASS_split || (changed && (id == PASS_exponents || id == PASS_rematerialize || id == PASS_checkpoint));
+    return c->verify ? changed : id == PASS_exponents || (changed && (id == PASS_split || id == PASS_rematerialize || id == PASS_checkpoint));
 }
 
 static Graph *after_graph(PassContext *c, PassId id, double start, Graph *g, bool changed) {
@@ -92,7 +92,6 @@ static Plan *partition(PassContext *c, PassId id, Plan *pass(PassContext *, Grap
     double start = now();
     Plan *p = pass(c, g);
     if (!c->failed) plan_settle(c, p);
-    if (!c->failed) plan_check_sizes(c, p);
     after_plan(c, id, start, p);
     return p;
 }
@@ -113,14 +112,18 @@ static int64_t kept_bytes(PassContext *c, const Plan *p) {
     return bytes;
 }
 
-/* Recomputes under the fused regions, and fuses again if that changed the graph; the first plan stays where the second
- * keeps no less. */
-static Plan *recompute(PassContext *c, PassId id, Graph *pass(PassContext *, Plan *), Plan *p) {
+/* Edits the graph under the fused regions, and fuses again if that changed it. */
+static Plan *revise(PassContext *c, PassId id, Graph *pass(PassContext *, Plan *), Plan *p) {
     if (c->failed || is_left_out(c, id)) return p;
     double start = now();
     Graph *g = pass(c, p);
     g = after_graph(c, id, start, g, g != p->graph);
-    Plan *q = g == p->graph ? p : partition(c, PASS_fuse, pass_fuse, g);
+    return g == p->graph ? p : partition(c, PASS_fuse, pass_fuse, g);
+}
+
+/* The first plan stays where the second keeps no less. */
+static Plan *recompute(PassContext *c, PassId id, Graph *pass(PassContext *, Plan *), Plan *p) {
+    Plan *q = revise(c, id, pass, p);
     return c->failed || (q != p && kept_bytes(c, q) >= kept_bytes(c, p)) ? p : q;
 }
 
@@ -137,6 +140,7 @@ static void compile_entry(PassContext *c, Graph *g, Module *m, Arena **nodes) {
 #define GRAPH_PASS(name, ...) GRAPH_AGAIN(name)
 #define GRAPH_AGAIN(name) g = run(c, PASS_##name, pass_##name, g, nodes);
 #define PARTITION(name, ...) p = partition(c, PASS_##name, pass_##name, g);
+#define REVISE(name, ...) p = revise(c, PASS_##name, pass_##name, p);
 #define RECOMPUTE(name, ...) p = recompute(c, PASS_##name, pass_##name, p);
 #define PLAN_PASS(name, ...) run_plan(c, PASS_##name, pass_##name, p);
 #define EMIT(name, ...) emit(c, PASS_##name, pass_##name, p, m);

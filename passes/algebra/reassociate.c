@@ -7,7 +7,7 @@
  * arXiv:2205.14135, Appendix B.2).
  *
  * Where dP is rounded to 16 bits the right side is another number: what is subtracted from dP would not be the mean of it as it is
- * rounded.  A stream does not round dP, so there, in pass_split, the sum may look through roundings. */
+ * rounded.  A stream does not round dP, so there, in pass_stream_sums, the sum may look through roundings. */
 #include "passes/algebra/affine.h"
 #include "passes/algebra/contract_class.h"
 #include "passes/rewrite/rewrite.h"

@@ -35,6 +35,8 @@ static void lay_out_parts(Plan *p, const Node *whole) {
 }
 
 void pass_layout(PassContext *c, Plan *p) {
+    plan_check_sizes(c, p);
+    if (c->failed) return;
     for (int i = p->graph->nodes.n - 1; i >= 0; i--) { /* the whole before its parts */
         const Node *n = p->graph->nodes.at[i];
         PlanBuffer *b = &p->buffer[i];

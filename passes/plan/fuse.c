@@ -82,6 +82,18 @@ bool fuse_share(const PassContext *c, Fuse *f, const Node *n) {
     return true;
 }
 
+/* Copies of an earlier partition of the graph, which this one may do without. */
+static void drop_copies(Graph *g) {
+    bool any = false;
+    for (int i = 0; i < g->results.n; i++) {
+        const Node *v = g->results.at[i].value;
+        if (v->op != OP_RESHAPE || !shape_same(v->shape, v->in[0]->shape)) continue;
+        g->results.at[i].value = v->in[0];
+        any = true;
+    }
+    if (any) graph_prune(g);
+}
+
 /* A value that is a source, has another result, is an output or a gradient that others read too (a gradient may be
  * added to what is there; an output that may be shared is the value itself), or is wanted by more calls than its result, is
  * copied into its further home.  Returns how many copies. */
@@ -539,7 +551,7 @@ static void partition(Fuse *f, PassContext *c, Graph *g, Node *accumulate, Node 
     assign_all(f, &streams, g);
 }
 
-Foreseen fuse_foresee(PassContext *c, Graph *g, bool before_split) {
+Foreseen fuse_foresee(PassContext *c, Graph *g, bool several_dims) {
     Fuse f;
     const Uses uses = graph_uses(c->arena, g);
     Node **shared = shared_values(c, g, &uses);
@@ -547,7 +559,7 @@ Foreseen fuse_foresee(PassContext *c, Graph *g, bool before_split) {
         if (!shared[i] && fuse_users(&uses, g->results.at[i].value) > 0) shared[i] = g->results.at[i].value;
     fuse_init(&f, c, g, shared);
     fuse_candidates(&f, g);
-    const Streams streams = fuse_find_streams(c, &f, g, before_split);
+    const Streams streams = fuse_find_streams(c, &f, g, several_dims);
     bool *streamed = ARENA_ARRAY(c->arena, bool, g->nodes.n + 1);
     for (int i = 0; i < g->nodes.n; i++) streamed[i] = streams.of[i] > 0;
     return (Foreseen){f.candidate, streamed};
@@ -585,6 +597,7 @@ static const bool *too_large(const PassContext *c, const Fuse *f) {
 Plan *pass_fuse(PassContext *c, Graph *g) {
     Fuse f;
     Node *accumulate = NULL;
+    drop_copies(g);
     const int copies = separate_results(c, g);
     for (int i = 0; i < g->nodes.n; i++)
         if (g->nodes.at[i]->op == OP_ACCUMULATE) accumulate = g->nodes.at[i];

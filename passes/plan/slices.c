@@ -5,159 +5,121 @@
 #include "passes/kernel/tile_size.h"
 #include <string.h>
 
-/* ---- of which product --------------------------------------------------------------------------------------- */
-/* What sums are made from. */
-typedef struct SumSource {
+/* ---- what sums read ------------------------------------------------------------------------------------------- */
+typedef struct SumFinder {
+    const PassContext *context;
+    const Plan *p;
     Arena *arena;
-    const Uses *uses;
-    int *from;        /* by node id: 2 * now, and 1 if it is computed from the product */
-    int *stamp, now;  /* by node id: the walk that came there last */
-    const Node *last; /* of what is neither elementwise nor moved */
-    bool moved;       /* it is reached through movement */
-    const Node *product[8];
-    IntList sums; /* ids of the sums that it is computed from */
-    int n_products, steps;
-    bool little; /* all but what the product's kernel has is much smaller than what is summed */
-    int64_t elements;
-} SumSource;
-
-static bool much_smaller(const SumSource *w, const Node *n) {
-    return shape_elements(*n->shape) <= w->elements / SLICES_MUCH_SMALLER;
-}
-
-static void arrive(SumSource *w, const Node *n, bool moved) {
-    const int most = sizeof w->product / sizeof *w->product;
-    if (!w->last || n->id > w->last->id) w->last = n, w->moved = moved;
-    if (n->op == OP_SUM) vec_push(w->arena, w->sums, n->id);
-    if (!contract_is_product(n)) return;
-    if (w->n_products < most)
-        w->product[w->n_products++] = n;
-    else
-        w->little = false;
-}
-
-static void ends_of(SumSource *w, const Node *n, bool moved) {
-    enum { MOST_STEPS = 400 }; /* what more is behind is no epilogue: a residual stream goes through the whole model */
-    const OpClass cls = op_info[n->op].cls;
-    if (w->stamp[n->id] == w->now) return;
-    w->stamp[n->id] = w->now;
-    if (++w->steps > MOST_STEPS) {
-        w->little = false;
-        return;
-    }
-    if (cls != CLASS_ELEMENT && cls != CLASS_MOVE && cls != CLASS_SOURCE) {
-        arrive(w, n, moved);
-        return;
-    }
-    for (int i = 0; i < n->n_in; i++) ends_of(w, n->in[i], moved || cls == CLASS_MOVE);
-}
-
-static bool comes_from(SumSource *w, const Node *n) {
-    if (n->id <= w->last->id || op_info[n->op].cls != CLASS_ELEMENT) return n == w->last;
-    if (w->from[n->id] / 2 != w->now) {
-        bool from = false;
-        for (int i = 0; i < n->n_in && !from; i++) from = comes_from(w, n->in[i]);
-        w->from[n->id] = 2 * w->now + from;
-    }
-    return w->from[n->id] % 2;
-}
-
-static bool is_shared(const SumSource *w, const Node *n) { return w->uses->first[n->id + 1] - w->uses->first[n->id] > 1; }
-
-/* What is read beside the values of the product's kernel: those that others read too, and the product. */
-static void others_of(SumSource *w, const Node *n) {
-    if (w->stamp[n->id] == w->now) return;
-    w->stamp[n->id] = w->now;
-    if (n == w->last || much_smaller(w, n) || n->op == OP_CONST) return;
-    if (is_shared(w, n) && comes_from(w, n)) return;
-    const OpClass cls = op_info[n->op].cls;
-    if (cls != CLASS_ELEMENT && cls != CLASS_MOVE) w->little = false;
-    for (int i = 0; i < n->n_in && w->little; i++) others_of(w, n->in[i]);
-}
+    bool *memory;   /* by node id */
+    bool *by_row;   /* by node id: a kernel reads or writes it row by row */
+    Slices *made;
+    AccessList read; /* by the sum at hand */
+} SumFinder;
 
 /* A sum over one dim that is not the innermost: its slices are tiles beside each other. */
 static bool sums_down(const Node *n) {
     return n->op == OP_SUM && n->dtype == DT_F32 && n->attr->n_axes == 1 && n->attr->axes[0] < n->in[0]->shape->rank - 1;
 }
 
-static bool is_made_by(SumSource *w, const Node *sum) {
-    const Node *x = sum->in[0];
-    w->last = NULL;
-    w->n_products = w->steps = w->sums.n = 0;
-    w->little = true;
-    w->elements = shape_elements(*x->shape);
-    w->now++;
-    ends_of(w, x, false);
-    if (!w->little || !w->last || w->moved || !contract_is_product(w->last) || !shape_same(w->last->shape, x->shape)) return false;
-    w->now++;
-    others_of(w, x);
-    return w->little;
+static int maker(const SumFinder *f, const Node *n) { return f->p->kernel_of[n->id]; }
+
+/* Element by element. */
+static bool reads_along(const Access *a, const Shape *s) {
+    bool along = shape_same(a->node->shape, s);
+    for (int d = 0; d < s->rank && along; d++) along = a->axis[d] == d;
+    return along;
 }
 
-/* Of what x is computed from, what others read too and the product has no part in is in memory. */
-static void reads_of(SumSource *w, Node *n, PlanKernel *like) {
-    if (w->stamp[n->id] == w->now) return;
-    w->stamp[n->id] = w->now;
-    if (n == w->last) return;
-    if (is_shared(w, n) && !comes_from(w, n)) {
-        vec_push(w->arena, like->reads, n);
-        return;
+/* The newest kernel whose values the sum reads; -1: none. */
+static int newest_maker(const SumFinder *f) {
+    int newest = -1;
+    for (int i = 0; i < f->read.n; i++)
+        if (maker(f, f->read.at[i].node) > newest) newest = maker(f, f->read.at[i].node);
+    return newest;
+}
+
+static bool much_smaller(const Node *a, const Node *than) { return shape_elements(*a->shape) <= shape_elements(*than->shape) / SLICES_MUCH_SMALLER; }
+
+/* ---- of a product ------------------------------------------------------------------------------------------------- */
+/* The kernel of a product computes what is summed: all of it, and reads little else for that.  NULL: it does not. */
+static const PlanKernel *made_in_product(const SumFinder *f, const Node *sum) {
+    const Node *x = sum->in[0];
+    const int newest = newest_maker(f);
+    const PlanKernel *k = newest < 0 ? NULL : &f->p->kernels.at[newest];
+    if (!k || k->kind != KERNEL_CONTRACT || !contract_is_product(k->nodes.at[0].node) || !shape_same(k->nodes.at[0].node->shape, x->shape)) return NULL;
+    for (int i = 0; i < f->read.n; i++) {
+        const Access *a = &f->read.at[i];
+        if (maker(f, a->node) == newest ? !reads_along(a, x->shape) : !much_smaller(a->node, x)) return NULL;
     }
-    for (int i = 0; i < n->n_in; i++) reads_of(w, n->in[i], like);
+    return k;
 }
 
 /* The slices' sums are written and read again: less than to read the elements once. */
-static int64_t length_of(SumSource *w, const Target *t, const Node *sum) {
+static int64_t length_in(const SumFinder *f, const Node *sum, const PlanKernel *k) {
     enum { LEAST_SLICES = 2 };
     const int dim = sum->attr->axes[0];
-    PlanKernel like = {.kind = KERNEL_CONTRACT};
-    if (!t || !dim_is_fixed(sum->in[0]->shape->dim[dim])) return 0;
-    w->now++;
-    reads_of(w, sum->in[0], &like);
-    vec_push(w->arena, like.nodes, ((PlanNode){.node = sum->in[0], .stored = true}));
-    const int64_t length = matrix_slice(t, w->last, dim, &like);
+    PlanKernel with = *k;
+    if (!f->context->target || !dim_is_fixed(sum->in[0]->shape->dim[dim])) return 0;
+    with.nodes.at = NULL, with.nodes.n = with.nodes.cap = 0;
+    for (int i = 0; i < k->nodes.n; i++) vec_push(f->arena, with.nodes, k->nodes.at[i]);
+    vec_push(f->arena, with.nodes, ((PlanNode){.node = sum->in[0], .stored = true}));
+    const int64_t length = matrix_slice(f->context->target, k->nodes.at[0].node, dim, &with);
     return length && sum->in[0]->shape->dim[dim].bound >= LEAST_SLICES * length ? length : 0;
 }
 
-/* ---- of rows -------------------------------------------------------------------------------------------------------- */
-/* Which values, as large as what they reduce, kernels read that reduce rows. */
-typedef struct RowReads {
-    SumSource *walk;
-    bool *read; /* by node id: by a reduction of the innermost dim, or it is one */
-} RowReads;
+/* Sums that read a product's values from memory, by kernel: a sum of these values is taken there too, unless all that do so wait for
+ * it, as the variance of a column does for its mean. */
+typedef struct LaterSums {
+    bool any;
+    IntList all_wait_for; /* kernels */
+} LaterSums;
 
-static bool is_leaf(const Node *n) {
-    const OpClass cls = op_info[n->op].cls;
-    return cls != CLASS_ELEMENT && cls != CLASS_MOVE && !node_is_view(n);
+static bool has_id(const IntList *l, int id) {
+    int i = 0;
+    while (i < l->n && l->at[i] != id) i++;
+    return i < l->n;
 }
 
-/* mark: sets `read` for what n is computed from; else: is any of it set? */
-static bool walk_leaves(RowReads *w, const Node *n, bool mark) {
-    enum { MOST_STEPS = 200 };
-    SumSource *s = w->walk;
-    bool found = false;
-    if (s->stamp[n->id] == s->now || ++s->steps > MOST_STEPS) return false;
-    s->stamp[n->id] = s->now;
-    if (is_leaf(n)) {
-        if (mark && shape_elements(*n->shape) >= s->elements) w->read[n->id] = true;
-        return w->read[n->id];
+static void note_reading(const SumFinder *f, LaterSums *x) {
+    IntList both = {0};
+    for (int i = 0; i < f->read.n; i++) {
+        const int k = maker(f, f->read.at[i].node);
+        if (k >= 0 && !has_id(&both, k) && (!x->any || has_id(&x->all_wait_for, k))) vec_push(f->arena, both, k);
     }
-    for (int i = 0; i < n->n_in; i++) found |= walk_leaves(w, n->in[i], mark);
-    return found;
+    *x = (LaterSums){true, both};
 }
 
-static bool leaves_of(RowReads *w, const Node *x, bool mark) {
-    w->walk->now++;
-    w->walk->steps = 0;
-    w->walk->elements = shape_elements(*x->shape);
-    return walk_leaves(w, x, mark);
+/* The kernels of products that make what the sum reads, but for the one that sums it too. */
+static void note_readings(const SumFinder *f, const Node *sum, const PlanKernel *in, LaterSums *later) {
+    for (int i = 0; i < f->read.n; i++) {
+        const int k = maker(f, f->read.at[i].node);
+        const PlanKernel *pk = k < 0 ? NULL : &f->p->kernels.at[k];
+        if (pk && pk != in && pk->kind == KERNEL_CONTRACT && pk->phase == sum->phase) note_reading(f, &later[k]);
+    }
 }
 
-static bool reduces_row(const Node *n) {
-    return op_info[n->op].cls == CLASS_REDUCE && n->op != OP_SCAN && n->attr->n_axes == 1 &&
-           n->attr->axes[0] == n->in[0]->shape->rank - 1;
+static void slices_in_products(SumFinder *f) {
+    const int n = f->p->graph->nodes.n;
+    LaterSums *later = ARENA_ARRAY(f->arena, LaterSums, f->p->kernels.n + 1);
+    int *in = ARENA_ARRAY(f->arena, int, n + 1);
+    for (int i = 0; i < n; i++) {
+        const Node *sum = f->p->graph->nodes.at[i];
+        if (!sums_down(sum) || f->made[i].whole) continue;
+        f->read.n = 0;
+        access_collect_value(f->arena, f->memory, sum->in[0], &f->read);
+        const PlanKernel *k = made_in_product(f, sum);
+        note_readings(f, sum, k, later);
+        if (!k) continue;
+        if (!f->made[k->nodes.at[0].node->id].length) f->made[i].length = length_in(f, sum, k);
+        in[i] = 1 + newest_maker(f);
+    }
+    for (int i = 0; i < n; i++) {
+        const LaterSums *x = in[i] ? &later[in[i] - 1] : NULL;
+        if (x && x->any && !has_id(&x->all_wait_for, f->p->kernel_of[i])) f->made[i].length = 0;
+    }
 }
 
+/* ---- of rows -------------------------------------------------------------------------------------------------------- */
 /* Programs of a processor: with sums, which each program writes, as few as keep it busy; without, as many as it takes at once, so
  * that a slice costs no waiting for memory. */
 enum { SUMMING_PROGRAMS = 4, READING_PROGRAMS = 16 }; /* from `./dev bench fusion` */
@@ -195,77 +157,47 @@ void slices_of_reads(const Target *t, PlanKernel *k) {
     if (length && others * rows.bound / length >= READING_PROGRAMS * t->cores) k->sliced = last + 1, k->slice = length;
 }
 
-/* Elementwise, and in memory besides: the kernel that writes it has all of the row. */
-static bool is_written(const SumSource *w, const bool *result, const Node *x) {
-    return op_info[x->op].cls == CLASS_ELEMENT && (result[x->id] || is_shared(w, x));
-}
-
-/* Sums of what row kernels read, and of what is written row by row. */
-static void slices_of_rows(const Target *t, const Graph *g, SumSource *walk, Slices *made) {
-    RowReads w = {walk, ARENA_ARRAY(walk->arena, bool, g->nodes.n + 1)};
-    bool *result = ARENA_ARRAY(walk->arena, bool, g->nodes.n + 1);
-    for (int i = 0; i < g->results.n; i++) result[g->results.at[i].value->id] = true;
-    for (int i = 0; i < g->nodes.n; i++) {
-        const Node *n = g->nodes.at[i];
-        if (!n->n_in || !reduces_row(n)) continue;
-        leaves_of(&w, n->in[0], true);
-        w.read[i] = true;
-    }
-    for (int i = 0; i < g->nodes.n; i++) {
-        const Node *sum = g->nodes.at[i];
-        if (made[i].length || !sums_down(sum)) continue;
-        if (leaves_of(&w, sum->in[0], false) || is_written(walk, result, sum->in[0])) made[i] = (Slices){NULL, length_of_rows(t, sum)};
+/* Values as large as what row kernels reduce that they read or write, and what others write element by element. */
+static void find_rows(SumFinder *f) {
+    for (int k = 0; k < f->p->kernels.n; k++) {
+        const PlanKernel *pk = &f->p->kernels.at[k];
+        const int64_t elements = shape_elements(*pk->p) * shape_elements(*pk->r);
+        for (int i = 0; i < pk->outputs.n && (pk->kind == KERNEL_MAP || pk->kind == KERNEL_ROW); i++) f->by_row[pk->outputs.at[i]->id] = true;
+        bool row = false;
+        for (int i = 0; i < pk->nodes.n && pk->kind == KERNEL_ROW; i++) {
+            const Node *n = pk->nodes.at[i].node;
+            row |= op_info[n->op].cls == CLASS_REDUCE && n->attr->n_axes == 1 && n->attr->axes[0] == n->in[0]->shape->rank - 1;
+        }
+        for (int i = 0; i < pk->reads.n && row; i++)
+            if (shape_elements(*pk->reads.at[i]->shape) >= elements) f->by_row[pk->reads.at[i]->id] = true;
     }
 }
 
-/* Sums that read a product's values from memory, by product: a sum of these values is taken there too, unless all that do so wait for
- * it, as the variance of a column does for its mean. */
-typedef struct LaterSums {
-    bool any;
-    IntList all_wait_for; /* ids of sums */
-} LaterSums;
-
-static bool has_id(const IntList *l, int id) {
-    int i = 0;
-    while (i < l->n && l->at[i] != id) i++;
-    return i < l->n;
-}
-
-static void note_reading(const SumSource *w, LaterSums *x) {
-    IntList both = {0};
-    for (int i = 0; i < w->sums.n; i++)
-        if (!x->any || has_id(&x->all_wait_for, w->sums.at[i])) vec_push(w->arena, both, w->sums.at[i]);
-    *x = (LaterSums){true, both};
-}
-
-const Slices *slices_of_tiles(PassContext *c, const Graph *g) {
-    const int n = g->nodes.n;
-    const Uses uses = graph_uses(c->arena, g);
-    Slices *made = ARENA_ARRAY(c->arena, Slices, n + 1);
-    LaterSums *later = ARENA_ARRAY(c->arena, LaterSums, n + 1);
-    SumSource w = {.arena = c->arena, .uses = &uses, .stamp = ARENA_ARRAY(c->arena, int, n + 1), .from = ARENA_ARRAY(c->arena, int, n + 1)};
-    for (int i = 0; i < n; i++) {
-        const Node *sum = g->nodes.at[i];
-        if (!sums_down(sum)) continue;
-        const bool made_by = is_made_by(&w, sum);
-        for (int p = 0; p < w.n_products; p++)
-            if (sum->phase == w.product[p]->phase && (!made_by || w.product[p] != w.last)) note_reading(&w, &later[w.product[p]->id]);
-        if (made_by) made[i] = (Slices){w.last, length_of(&w, c->target, sum)};
+static void slices_of_rows(SumFinder *f) {
+    find_rows(f);
+    for (int i = 0; i < f->p->graph->nodes.n; i++) {
+        const Node *sum = f->p->graph->nodes.at[i];
+        if (f->made[i].length || f->made[i].whole || !sums_down(sum)) continue;
+        bool rows = false;
+        f->read.n = 0;
+        access_collect_value(f->arena, f->memory, sum->in[0], &f->read);
+        for (int r = 0; r < f->read.n; r++) rows |= f->by_row[f->read.at[r].node->id];
+        if (rows) f->made[i].length = length_of_rows(f->context->target, sum);
     }
-    for (int i = 0; i < n; i++) {
-        const LaterSums *x = made[i].product ? &later[made[i].product->id] : NULL;
-        if (x && x->any && !has_id(&x->all_wait_for, i)) made[i].length = 0;
-    }
-    slices_of_rows(c->target, g, &w, made);
-    return made;
 }
 
-bool slices_made_in(const Node *x, const Node *product, int depth) {
-    enum { DEEPEST = 16 };
-    if (depth == DEEPEST || op_info[x->op].cls != CLASS_ELEMENT)
-        return contract_is_product(x) && shape_same(x->shape, product->shape) &&
-               x->attr->contract->n_loops == product->attr->contract->n_loops;
-    for (int i = 0; i < x->n_in; i++)
-        if (slices_made_in(x->in[i], product, depth + 1)) return true;
-    return false;
+void slices_of_sums(const PassContext *c, const Plan *p, Slices *slices) {
+    const int n = p->graph->nodes.n;
+    SumFinder f = {.context = c, .p = p, .arena = c->arena, .made = slices};
+    f.memory = ARENA_ARRAY(c->arena, bool, n + 1);
+    f.by_row = ARENA_ARRAY(c->arena, bool, n + 1);
+    for (int i = 0; i < n; i++) f.memory[i] = p->buffer[i].home != HOME_NONE;
+    for (int k = 0; k < p->kernels.n; k++) {
+        const PlanKernel *pk = &p->kernels.at[k];
+        for (int i = 1; i < pk->nodes.n; i++)
+            if (pk->nodes.at[i].part == PART_SUM) slices[pk->nodes.at[i].node->id].whole = !slices[pk->nodes.at[0].node->id].length;
+    }
+    if (c->disabled[PASS_fuse] || c->disabled[PASS_jacobian_gemm]) return;
+    slices_in_products(&f);
+    slices_of_rows(&f);
 }

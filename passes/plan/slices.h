@@ -8,16 +8,15 @@
 /* What a kernel may read beside its own values to sum them: of so much fewer elements than are summed. */
 enum { SLICES_MUCH_SMALLER = 8 };
 
-/* The product in whose kernel what is summed is computed, element by element; the length of slices that are its tiles.  0: the
- * kernel would need much else to sum it, another sum reads it again, or tiles have no such sums. */
+/* What split does with a sum or a product of a plan. */
 typedef struct Slices {
-    const Node *product; /* NULL: of rows */
-    int64_t length;
+    int64_t length; /* of slices: of a sum the tiles of the kernel that has what is summed; 0: that kernel would need much else, another sum
+                       reads it again, or tiles have no such sums */
+    bool whole;     /* its kernel sums it as it is: in a product's loop, or as a stream */
 } Slices;
-const Slices *slices_of_tiles(PassContext *c, const Graph *g); /* by node id */
+/* Fills what sums are, by node id; of products it is known. */
+void slices_of_sums(const PassContext *c, const Plan *p, Slices *slices);
 /* A kernel that reads the same row of something for all its rows walks slices of them, so that it reads that once for each. */
 void slices_of_reads(const Target *t, PlanKernel *k);
-/* Is x, in another graph, still made from the product whole? */
-bool slices_made_in(const Node *x, const Node *product, int depth);
 
 #endif

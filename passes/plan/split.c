@@ -1,17 +1,15 @@
 /* split: long sums with few results go in slices, so that there is work for all cores.
  *
- * Needs: the graph as it will be fused.  Keeps: the results' values, up to the rounding of sums in another order.  A
- * sum over a long axis whose result has fewer tiles than the target has cores becomes sums over slices of the axis, a
+ * Needs: the plan of the graph as it is: what a product's loop or a stream sums stays whole, and of what another kernel has,
+ * slices are as that one walks it (slices.c).  Keeps: the results' values, up to the rounding of sums in another order.  A sum over a long axis whose result has fewer tiles than the target has cores becomes sums over slices of the axis, a
  * new outermost dim, and a sum over the slices: a second kernel that adds in order.  So do products with a long inner
  * loop (split-K).  How many slices there are follows from the shapes and the target: every run gives the same bits.  On
  * a CPU a sum over outer dims and a short innermost one becomes two, so that memory is read in its order. */
 #include "passes/algebra/affine.h"
 #include "passes/algebra/contract_class.h"
 #include "passes/plan/family.h"
-#include "passes/plan/stream.h"
 #include "passes/rewrite/rewrite.h"
 #include "passes/plan/slices.h"
-#include "passes/plan/together.h"
 #include <string.h>
 
 enum {
@@ -68,31 +66,13 @@ static Node *sum_in_slices(Rewriter *r, const Node *n, int dim, int64_t length) 
     return rewrite_reduce(r, OP_SUM, parts, 1, &first);
 }
 
-/* The kernel of a product, or of rows, computes what is summed: it sums its tiles too. */
-static int64_t tile_slices(const Rewriter *r, const Node *n) {
-    const PassContext *c = r->context;
-    if (c->disabled[PASS_fuse] || c->disabled[PASS_jacobian_gemm]) return 0;
-    const Slices *s = &r->slices[r->at->id];
-    const bool whole = n->op == r->at->op && shape_same(n->in[0]->shape, r->at->in[0]->shape);
-    return s->length && whole && (!s->product || slices_made_in(n->in[0], s->product, 0)) ? s->length : 0;
-}
+/* Is it the sum at hand, of the old graph, itself? */
+static bool is_at_hand(const Rewriter *r, const Node *n) { return n->op == r->at->op && shape_same(n->in[0]->shape, r->at->in[0]->shape); }
 
 /* Programs that the sum would run as: about a vector of results each. */
 static int64_t programs_of_sum(const Target *t, int64_t results) {
     const int64_t lanes = t->max_tile / 128;
     return ceil_div(results, lanes > 1 ? lanes : 1);
-}
-
-/* fuse takes it from the tiles of a product, which stands right before it. */
-static bool is_fused_into_loop(const Rewriter *r, const Node *n) {
-    enum { NEAR = 8 };
-    const PassContext *c = r->context;
-    int8_t loop[MAX_RANK];
-    const int last = r->g->nodes.n - 1, first = last < NEAR ? 0 : last - NEAR;
-    if (c->disabled[PASS_fuse] || c->disabled[PASS_jacobian_gemm]) return false;
-    for (int i = last; i >= first; i--)
-        if (sum_fits_loop(n, r->g->nodes.at[i], loop) >= 0 && target_takes_sums(r->target, r->g->nodes.at[i])) return true;
-    return false;
 }
 
 /* A sum over outer dims and a short innermost one, with kept dims between (a group's pixels and channels): reading it
@@ -118,28 +98,21 @@ static Node *sum_outer_first(Rewriter *r, const Node *n) {
 }
 
 
-/* A stream sums over one dim. */
-static Node *sum_last_first(Rewriter *r, const Node *n) {
-    const int before = n->attr->n_axes - 1;
-    if (before == 0 || n->in[0]->shape->rank < r->at->in[0]->shape->rank) return NULL;
-    return rewrite_reduce(r, OP_SUM, rewrite_reduce(r, OP_SUM, n->in[0], 1, &n->attr->axes[before]), before, n->attr->axes);
-}
-
 Node *rule_split_sum(Rewriter *r, const Node *n) {
     const Target *t = r->target;
-    if (rewrite_in_stream(r)) return sum_last_first(r, n);
-    if (t && !t->device->is_gpu && n->dtype == DT_F32 && n->attr->n_axes > 1) {
+    const Slices *at_hand = is_at_hand(r, n) ? &r->facts.slices[r->at->id] : NULL;
+    if (at_hand && at_hand->whole) return NULL;
+    if (t && !target_shares_tiles(t) && n->dtype == DT_F32 && n->attr->n_axes > 1) {
         Node *parts = sum_outer_first(r, n);
         if (parts) return parts;
     }
-    const int64_t cores = cores_of(t) * (t && t->device->is_gpu ? RESIDENT : 1), results = shape_elements(*n->shape);
+    const int64_t cores = cores_of(t) * (t && target_shares_tiles(t) ? RESIDENT : 1), results = shape_elements(*n->shape);
     Node *x = n->in[0];
     const int rank = x->shape->rank, n_axes = n->attr->n_axes;
     if (cores == 1 || !dtype_is_float(n->dtype) || n_axes == 0 || rank == MAX_RANK || results == 0) return NULL;
-    if (is_in_slices(r, x) || is_of_slices(x) || is_fused_into_loop(r, n)) return NULL;
+    if (is_in_slices(r, x) || is_of_slices(x)) return NULL;
     const bool rows = n->attr->axes[n_axes - 1] == rank - 1 && results > 1; /* long rows are read at full speed */
-    const int64_t tile = rows ? 0 : tile_slices(r, n);
-    if (tile) return sum_in_slices(r, n, n->attr->axes[0], tile);
+    if (!rows && at_hand && at_hand->length) return sum_in_slices(r, n, n->attr->axes[0], at_hand->length);
     const int64_t programs = programs_of_sum(t, results), elements = shape_elements(*x->shape);
     if (rows || 2 * programs > cores || elements < 2 * (int64_t)t->max_tile) return NULL;
     int dim = n->attr->axes[0];
@@ -226,37 +199,40 @@ static int64_t product_tiles(const Contract *c, const ContractClass *roles, int6
     return roles->batch / channels * ceil_div(rows, side) * ceil_div(channels, side);
 }
 
-Node *rule_split_product(Rewriter *r, const Node *n) {
-    const Target *t = r->target;
+/* The length of slices of the product's longest loop; `members`: equal products whose tiles one kernel has.  0: it stays whole. */
+static int64_t product_slice(const Target *t, const Node *n, int64_t members) {
     const int64_t cores = cores_of(t);
     const Contract *c = n->attr->contract;
-    if (rewrite_in_stream(r) || cores == 1 || n->n_in != 2 || n->dtype != DT_F32 || c->n_loops == c->n_out || c->n_loops == MAX_LOOPS)
-        return NULL;
-    if (n->shape->rank == MAX_RANK) return NULL;
+    if (cores == 1 || n->n_in != 2 || n->dtype != DT_F32 || c->n_loops == c->n_out || c->n_loops == MAX_LOOPS || n->shape->rank == MAX_RANK) return 0;
     const int loop = sliced_loop(c, n->in);
     const ContractClass roles = contract_classify(c, n->in);
     const int64_t side = target_tile(t, t->device->tiles->side), results = shape_elements(*n->shape);
-    if (loop < 0 || roles.loop[loop] != LOOP_K || roles.k == 0 || results == 0) return NULL;
-    const int64_t members = r->members ? r->members[r->at->id] : 1; /* whose tiles one kernel has */
+    if (loop < 0 || roles.loop[loop] != LOOP_K || roles.k == 0 || results == 0) return 0;
     const int64_t tiles = members * product_tiles(c, &roles, side);
     const int64_t exact = slices_for_rounding(t, n, roles.k, 2 * tiles > cores), busy = slices_for_cores(cores, tiles);
-    if (exact == 1 && 2 * tiles > cores) return NULL;
+    if (exact == 1 && 2 * tiles > cores) return 0;
     const int64_t extent = c->extent[loop].bound, others = roles.k / extent;
     const int64_t least = ceil_div(side > 1 ? SHORTEST * side / 128 + 1 : 8, others);
     const int64_t length = slice_length(extent, exact > busy ? exact : busy, least);
-    if (length == extent) return NULL;
+    if (length == extent) return 0;
     const double slices = (double)ceil_div(extent, length);
     const double all = (double)(members * results), flops = 2.0 * all * (double)roles.k,
                  share = (double)tiles / (double)cores;
     if (exact == 1 && product_seconds(t, flops, share * slices < 1 ? share * slices : 1, 8 * slices * all) >
         0.8 * product_seconds(t, flops, share, 0))
-        return NULL;
-    int8_t first = 0;
-    return rewrite_reduce(r, OP_SUM, contract_slices(r, n, loop, length), 1, &first);
+        return 0;
+    return length;
+}
+
+Node *rule_split_product(Rewriter *r, const Node *n) {
+    const bool at_hand = r->at->op == OP_CONTRACT && n->attr->contract->n_loops == r->at->attr->contract->n_loops; /* and in no slices yet */
+    const int64_t length = at_hand ? r->facts.slices[r->at->id].length : 0;
+    const int8_t first = 0;
+    return length ? rewrite_reduce(r, OP_SUM, contract_slices(r, n, sliced_loop(n->attr->contract, n->in), length), 1, &first) : NULL;
 }
 
 static const RewriteId *split_rules(Op op) {
-    static const RewriteId sum_rules[] = {REWRITE_reassociate, REWRITE_split_sum, REWRITE_END};
+    static const RewriteId sum_rules[] = {REWRITE_split_sum, REWRITE_END};
     static const RewriteId contract_rules[] = {REWRITE_split_product, REWRITE_END};
     static const RewriteId scan_rules[] = {REWRITE_split_scan, REWRITE_END};
     static const RewriteId scatter_rules[] = {REWRITE_buckets, REWRITE_END};
@@ -266,11 +242,16 @@ static const RewriteId *split_rules(Op op) {
     return op == OP_SUM ? sum_rules : op == OP_CONTRACT ? contract_rules : none;
 }
 
-/* Sums of a stream stay whole: its kernel walks them. */
-Graph *pass_split(PassContext *c, Graph *g) {
-    int *members = family_sizes(c, g);
-    const bool *streamed = fuse_streamed(c, g);
-    for (int i = 0; i < g->nodes.n; i++)
-        if (streamed[i]) members[i] = 0;
-    return rewrite_graph_with(c, g, split_rules, members, slices_of_tiles(c, g));
+Graph *pass_split(PassContext *c, Plan *p) {
+    const Graph *g = p->graph;
+    const int *members = family_sizes(c, g);
+    Slices *slices = ARENA_ARRAY(c->arena, Slices, g->nodes.n + 1);
+    for (int i = 0; i < g->nodes.n; i++) {
+        const Node *n = g->nodes.at[i];
+        const int k = p->kernel_of[i];
+        slices[i].whole = k < 0 || p->kernels.at[k].kind == KERNEL_STREAM;
+        if (n->op == OP_CONTRACT && !slices[i].whole) slices[i].length = product_slice(c->target, n, members[i]);
+    }
+    slices_of_sums(c, p, slices);
+    return rewrite_graph_with(c, p->graph, split_rules, &(RewriteFacts){.slices = slices, .rules_alone = true});
 }

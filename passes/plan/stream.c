@@ -32,7 +32,7 @@ typedef struct Finder {
     bool *fails; /* by node id, of such first ones */
     int *state;  /* by node id: see mark_dependent */
     bool *depends;     /* by node id: for stream_term */
-    bool before_split; /* which takes sums over several dims apart */
+    bool several_dims; /* of sums: stream_sums takes them apart later */
     int sums;          /* of the region at hand: loops that the products that make its values sum over */
     bool side[MAX_RANK], low; /* by dim of its values: one factor of each product has it, no batch; matrix instructions multiply */
 } Finder;
@@ -98,7 +98,7 @@ static bool may_be_member(const Finder *s, const Node *user, const Node *x) {
     int dim;
     const Op op = user->op;
     if (!dtype_is_float(x->dtype)) return false;
-    if (op == OP_SUM && s->before_split && x->dtype == DT_F32) return user->attr->n_axes >= 1;
+    if (op == OP_SUM && s->several_dims && x->dtype == DT_F32) return user->attr->n_axes >= 1;
     if (op == OP_SUM || op == OP_RMAX || op == OP_RMIN || op == OP_ARGMAX) return user->attr->n_axes == 1;
     if (op != OP_CONTRACT || user->n_in != 2 || user->in[0] == user->in[1]) return false;
     const Contract *c = user->attr->contract;
@@ -486,8 +486,8 @@ static void try_region(Finder *s, int region) {
     if (fits) take(s, region, &list);
 }
 
-Streams fuse_find_streams(const PassContext *c, Fuse *f, const Graph *g, bool before_split) {
-    Finder s = {.context = c, .f = f, .g = g, .before_split = before_split, .found = {.of = ARENA_ARRAY(f->arena, int, f->n + 1)}};
+Streams fuse_find_streams(const PassContext *c, Fuse *f, const Graph *g, bool several_dims) {
+    Finder s = {.context = c, .f = f, .g = g, .several_dims = several_dims, .found = {.of = ARENA_ARRAY(f->arena, int, f->n + 1)}};
     s.value = ARENA_ARRAY(f->arena, bool, f->n + 1);
     s.fails = ARENA_ARRAY(f->arena, bool, f->n + 1);
     s.kept = ARENA_ARRAY(f->arena, bool, f->n + 1);

@@ -26,9 +26,9 @@ typedef struct Streams {
     int *of; /* by node id: 1 + the stream of which the node is a member, or 0 */
 } Streams;
 
-/* Takes the values that streams recompute from f->candidate.  before_split: sums over several dims count as those over the
+/* Takes the values that streams recompute from f->candidate.  several_dims: sums over several dims count as those over the
  * last of them. */
-Streams fuse_find_streams(const PassContext *c, Fuse *f, const Graph *g, bool before_split);
+Streams fuse_find_streams(const PassContext *c, Fuse *f, const Graph *g, bool several_dims);
 
 /* A product, much larger than its factors, that may be made where it is read. */
 bool stream_makes(const PassContext *c, const Node *n);
@@ -40,6 +40,6 @@ bool *fuse_streamed(PassContext *c, Graph *g);
 typedef struct Foreseen {
     bool *memory, *streamed;
 } Foreseen;
-Foreseen fuse_foresee(PassContext *c, Graph *g, bool before_split);
+Foreseen fuse_foresee(PassContext *c, Graph *g, bool several_dims);
 
 #endif

@@ -1,5 +1,5 @@
 /* Products that one kernel computes together with other sums: pass_together brings them side by side in the graph, fuse
- * makes one kernel of them, split leaves their sums whole.  The questions here are asked by all three. */
+ * makes one kernel of them.  The questions here are asked by both. */
 #ifndef FUSEC_PASSES_TOGETHER_H
 #define FUSEC_PASSES_TOGETHER_H
 #include "ir/target.h"

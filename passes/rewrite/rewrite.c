@@ -97,7 +97,7 @@ static void list_reader(Rewriter *r, Node *product, const Node *in) {
     *newest = r->uses.n;
 }
 
-bool rewrite_in_stream(const Rewriter *r) { return r->members && r->members[r->at->id] == 0; }
+bool rewrite_in_stream(const Rewriter *r) { return r->facts.streamed && r->facts.streamed[r->at->id]; }
 
 const Node *rewrite_unrounded(const Rewriter *r, const Node *n) {
     while (rewrite_seen(r, n, OP_CAST) && dtype_is_float(n->dtype) && dtype_is_float(n->in[0]->dtype)) n = n->in[0];
@@ -140,6 +140,7 @@ Node *rewrite_apply(Rewriter *r, RewriteId id, const Node *n) {
     };
     if (r->violation) return NULL;
     Node *simpler = rule[id](r, n);
+    r->applied |= simpler != NULL;
     if (simpler && r->fired) r->fired[id]++;
     if (simpler) check_replacement(r, id, n, simpler);
     return r->violation ? NULL : simpler;
@@ -270,19 +271,18 @@ static bool parts_left(Graph *g) {
 
 Graph *rewrite_graph(PassContext *c, Graph *g, RewriteRules *rules) {
     enum { MOST_RUNS = 4 };
-    g = rewrite_graph_with(c, g, rules, NULL, NULL);
-    for (int run = 1; run < MOST_RUNS && parts_left(g); run++) g = rewrite_graph_with(c, g, rules, NULL, NULL);
+    const RewriteFacts none = {0};
+    g = rewrite_graph_with(c, g, rules, &none);
+    for (int run = 1; run < MOST_RUNS && parts_left(g); run++) g = rewrite_graph_with(c, g, rules, &none);
     return g;
 }
 
-Graph *rewrite_graph_with(PassContext *c, Graph *g, RewriteRules *rules, const int *members,
-                          const struct Slices *slices) {
+Graph *rewrite_graph_with(PassContext *c, Graph *g, RewriteRules *rules, const RewriteFacts *facts) {
     Rewriter r = {.g = graph_new_from(c->arena, g), .scratch = arena_new(), .rules = rules};
     r.fired = c->fired;
     r.target = c->target;
     r.context = c;
-    r.members = members;
-    r.slices = slices;
+    r.facts = *facts;
     grow_table(&r, &r.nodes, r.g->nodes.at, 2 * g->nodes.n);
     Node **copy = ARENA_ARRAY(r.scratch, Node *, g->nodes.n);
     const Ahead ahead = look_ahead(r.scratch, g);
@@ -306,5 +306,5 @@ Graph *rewrite_graph_with(PassContext *c, Graph *g, RewriteRules *rules, const i
     graph_prune(r.g);
     if (r.violation && !c->violation) c->violation = arena_strdup(c->kept ? c->kept : c->arena, r.violation);
     arena_free(r.scratch);
-    return r.g;
+    return facts->rules_alone && !r.applied ? g : r.g;
 }

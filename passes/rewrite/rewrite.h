@@ -18,6 +18,13 @@ typedef Node *RewriteRule(Rewriter *r, const Node *n);
 /* Rules of an op in order of trial, up to REWRITE_END. */
 typedef const RewriteId *RewriteRules(Op op);
 
+/* What a pass has found out, for its own rules: by old id, each may be NULL. */
+typedef struct RewriteFacts {
+    const bool *streamed;        /* stream_sums: fuse_streamed */
+    const struct Slices *slices; /* split: of sums and products */
+    bool rules_alone;            /* where none applies the graph stays as it is, with equal and dead nodes */
+} RewriteFacts;
+
 struct Rewriter {
     Graph *g; /* the new graph */
     Arena *scratch;
@@ -41,8 +48,8 @@ struct Rewriter {
     const struct PatternTable *patterns; /* rules.def as read (patterns.c); NULL before the first use */
     const Target *target;                /* NULL before one is chosen */
     const PassContext *context;
-    const int *members;          /* by old id, of pass_split: family_sizes; 0: the sum is a stream's */
-    const struct Slices *slices; /* by old id, of pass_split: slices_of_tiles */
+    RewriteFacts facts;
+    bool applied;                /* some rule was */
     uint32_t *fired;             /* NULL, or a counter per rule */
     const char *violation;       /* NULL, or what a rule built that is illegal, in scratch: PassContext.violation */
     int depth; /* of rules within rules; past a limit nodes are made as they are, so that no input exhausts the stack */
@@ -50,8 +57,7 @@ struct Rewriter {
 
 /* The whole walk, in c->arena; results follow, dead nodes go. */
 Graph *rewrite_graph(PassContext *c, Graph *g, RewriteRules *rules);
-Graph *rewrite_graph_with(PassContext *c, Graph *g, RewriteRules *rules, const int *members,
-                          const struct Slices *slices); /* of Rewriter */
+Graph *rewrite_graph_with(PassContext *c, Graph *g, RewriteRules *rules, const RewriteFacts *facts);
 
 /* A node by its parts, simplified.  Shape and dtype must be what graph_infer says. */
 Node *rewrite_node(Rewriter *r, Op op, int n_in, Node *const *in, const Attr *attr, DType dtype, Shape shape);
@@ -68,7 +74,7 @@ Node *rewrite_reduce(Rewriter *r, Op op, Node *a, int n_axes, const int8_t *axes
 
 /* n if it was made by op and may be looked through, else NULL. */
 const Node *rewrite_seen(const Rewriter *r, const Node *n, Op op);
-bool rewrite_in_stream(const Rewriter *r); /* in pass_split: is the node at hand a sum of a stream? */
+bool rewrite_in_stream(const Rewriter *r); /* in pass_stream_sums: is the node at hand a sum of a stream? */
 /* What n is a rounding of, through casts between dtypes of floats; n: of nothing else. */
 const Node *rewrite_unrounded(const Rewriter *r, const Node *n);
 

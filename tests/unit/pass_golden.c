@@ -87,9 +87,10 @@ static void physical_order(void **state) {
     (void)state;
     check_dir("physical_order", pass_physical_order, target_find("sm_80"), 3);
 }
+static Graph *fuse_and_split(PassContext *c, Graph *g) { return pass_split(c, pass_fuse(c, g)); }
 static void split(void **state) {
     (void)state;
-    check_dir("split", pass_split, target_find("host"), 2);
+    check_dir("split", fuse_and_split, target_find("host"), 2);
 }
 
 int main(void) {
