@@ -21,9 +21,33 @@
 char *artifact_prefix(Arena *a, const Module *m);
 char *artifact_macro_prefix(Arena *a, const Module *m);
 
+/* While MODEL.h is printed. */
+typedef struct ArtifactHeader {
+    FILE *f;
+    Arena *a;
+    const Module *m;
+    const char *p, *macro; /* gpt2, GPT2 */
+    const struct ArtifactForm *form;
+    const char *const *out; /* field names of outputs */
+} ArtifactHeader;
+
+/* What MODEL.h is like for a back end.  Functions that are NULL have nothing to say. */
+typedef struct ArtifactForm {
+    const char *context; /* the first member of MODEL, a type and a name */
+    const char *options; /* the type of what init takes */
+    const char *runs_on; /* the first argument of MODEL_run, where `model` is a MODEL * */
+    const char *memory;  /* the member of MODEL that is its fusec_memory; NULL: it is elsewhere, and functions say where */
+    void (*example)(const ArtifactHeader *h); /* in the first comment */
+    void (*declarations)(const ArtifactHeader *h);
+    void (*sizes)(const ArtifactHeader *h);
+    void (*functions)(const ArtifactHeader *h); /* MODEL_run and what keeps memory; never NULL */
+    void (*grad_comment)(const ArtifactHeader *h);
+} ArtifactForm;
+extern const ArtifactForm artifact_cuda_form, artifact_host_form, artifact_c99_form;
+
 /* MODEL.h, self-contained (it repeats runtime/common/fusec.h and the runtime of its form).  Kernels of the C form are printed
  * on the side to bound the stack. */
-void artifact_header(FILE *f, const Module *m, Backend backend);
+void artifact_header(FILE *f, const Module *m, const ArtifactForm *form);
 
 /* `const fusec_manifest MODEL_manifest` and the static tables it points to, as C; kernels and launches only with
  * `launches`. */
@@ -38,29 +62,13 @@ const char *artifact_c99(FILE *f, const Module *m, const char *header);
  * NULL, or why the module does not fit. */
 const char *artifact_cuda(FILE *f, const Module *m, const char *header, const char *ptx_file, const char *ptx);
 
-/* What MODEL.h is like for a back end (header.c has the table). */
-typedef struct ArtifactForm {
-    const char *context; /* the first member of MODEL, a type and a name */
-    const char *options; /* the type of what init takes */
-    const char *runs_on; /* the first argument of MODEL_run, where `model` is a MODEL * */
-    const char *memory;  /* the member of MODEL that is its fusec_memory; NULL: it is elsewhere, and functions say where */
-} ArtifactForm;
-
 /* MODEL_selftest() and MODEL_SELFTEST_BYTES of MODEL.h, if m->selftest. */
-void artifact_selftest(FILE *f, const Module *m, const ArtifactForm *form, const char *prefix, const char *macro_prefix);
+void artifact_selftest(const ArtifactHeader *h);
 
-/* ---- the CUDA form's part of MODEL.h ------------------------------------------------------------------ */
+/* ---- for forms ------------------------------------------------------------------------------------------ */
 int64_t artifact_device_bytes(const Module *m); /* what fusec_cuda_plan() says */
-void artifact_cuda_declarations(FILE *f, Arena *a);
-/* MODEL_run, init, save, load, fetch, free; `out`: the outputs' field names. */
-void artifact_cuda_functions(FILE *f, const Module *m, const char *prefix, const char *const *out);
-
+const char *artifact_bounds(const ArtifactHeader *h); /* initializer of the extents of calls that have no inputs */
 extern const char artifact_load_comment[]; /* of MODEL_load */
-
-/* ---- the host form's part of MODEL.h: a program for its first comment, what it repeats, MODEL_run, init and free */
-void artifact_host_example(FILE *f, const Module *m, const char *prefix, const char *macro_prefix);
-void artifact_host_declarations(FILE *f, Arena *a);
-void artifact_host_functions(FILE *f, const Module *m, const char *prefix);
 
 /* ---- for other emitters of the same data -------------------------------------------------------------- */
 /* Kernel k's grid as the manifest has it; false if it does not fit (more than 8 grid axes, or one past int32). */

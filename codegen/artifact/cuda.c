@@ -24,11 +24,11 @@ int64_t artifact_device_bytes(const Module *m) {
 }
 
 /* ---- MODEL.h -------------------------------------------------------------------------------------------------- */
-void artifact_cuda_declarations(FILE *f, Arena *a) {
+static void declarations(const ArtifactHeader *h) {
     static const char *const files[] = {"cuda_driver.h", "fusec_cuda.h"};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-        const char *text = artifact_runtime(a, files[i]);
-        fprintf(f, "%s\n", text ? text : "");
+        const char *text = artifact_runtime(h->a, files[i]);
+        fprintf(h->f, "%s\n", text ? text : "");
     }
 }
 
@@ -87,7 +87,16 @@ static void save_and_load(FILE *f, const char *p) {
             artifact_load_comment, p, p);
 }
 
-void artifact_cuda_functions(FILE *f, const Module *m, const char *prefix, const char *const *out) {
+static void sizes(const ArtifactHeader *h) {
+    fprintf(h->f, "#define %s_DEVICE_BYTES %" PRId64 " /* all of the above, inputs, outputs and scalars */\n", h->macro,
+            artifact_device_bytes(h->m));
+}
+
+/* MODEL_run, init, save, load, fetch, free. */
+static void functions(const ArtifactHeader *h) {
+    FILE *const f = h->f;
+    const Module *m = h->m;
+    const char *prefix = h->p;
     run_function(f, prefix);
     init_and_free(f, m, prefix);
     save_and_load(f, prefix);
@@ -100,9 +109,16 @@ void artifact_cuda_functions(FILE *f, const Module *m, const char *prefix, const
         fprintf(f,
                 "static inline fusec_status %s_fetch_%s(%s *model, void *to) {\n"
                 "    return model ? fusec_cuda_fetch(&model->cuda, %d, to) : FUSEC_E_ARGUMENT;\n}\n",
-                prefix, out[i], prefix, i);
+                prefix, h->out[i], prefix, i);
     fputs("\n", f);
 }
+
+const ArtifactForm artifact_cuda_form = {.context = "fusec_cuda cuda",
+                                         .options = "fusec_cuda_options",
+                                         .runs_on = "model",
+                                         .declarations = declarations,
+                                         .sizes = sizes,
+                                         .functions = functions};
 
 /* ---- MODEL.c -------------------------------------------------------------------------------------------------- */
 /* The comment at the top: how a program uses the model. */

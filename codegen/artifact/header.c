@@ -7,23 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct Header {
-    FILE *f;
-    Arena *a;
-    const Module *m;
-    const char *p, *macro; /* gpt2, GPT2 */
-    const struct Parts *parts;
-} Header;
-
-/* What else differs by back end, in MODEL.h alone; NULL: nothing. */
-typedef struct Parts {
-    ArtifactForm form;
-    void (*example)(FILE *f, const Module *m, const char *prefix, const char *macro_prefix); /* in the first comment */
-    void (*declarations)(FILE *f, Arena *a);
-    void (*sizes)(Header *h);
-    void (*functions)(Header *h, const char **out); /* MODEL_run and what keeps memory */
-    void (*grad_comment)(Header *h);
-} Parts;
+typedef const ArtifactHeader Header;
 
 /* An identifier that none of the header's macros, MODEL_.., can be. */
 static const char *field_name(Header *h, const char *text) {
@@ -51,24 +35,6 @@ static char *shape_comment(Header *h, const ModuleTensor *t) {
     if (t->dtype == DT_F16) s = arena_printf(h->a, "%s f16: IEEE half precision", s);
     if (t->has_range) s = arena_printf(h->a, "%s in %" PRId64 "..%" PRId64, s, t->lo, t->hi);
     return s;
-}
-
-/* The runtime's part, the pointers and numbers of one call, the arguments of a kernel, what the kernel keeps. */
-static void stack_bytes(Header *h) {
-    C99Unit *u = c99_unit(h->a);
-    C99Names names = {0};
-    for (int i = 0; i < h->m->kernels.n; i++) {
-        Kernel *k = h->m->kernels.at[i];
-        c99_kernel(u, k, c99_unique(h->a, &names, c99_identifier(h->a, k->name)));
-    }
-    const C99Stack s = c99_stack(u);
-    const Module *m = h->m;
-    const int64_t words = 2 * (m->inputs.n + m->outputs.n) + 2 * m->hypers.n + m->syms.n + s.arguments;
-    fprintf(h->f,
-            "/* No call takes more of the stack, as gcc and clang compile MODEL.c for this target. */\n"
-            "#define %s_STACK_BYTES \\\n    (FUSEC_STACK_RUNTIME + %" PRId64 " * FUSEC_STACK_WORD + %" PRId64
-            " * FUSEC_STACK_VALUE + %" PRId64 ")\n",
-            h->macro, words, s.values, s.arrays);
 }
 
 /* What paths are called in macros: unique identifiers. */
@@ -129,7 +95,7 @@ static void macros(Header *h) {
         if (m->entry[e].arena_bytes > most) most = m->entry[e].arena_bytes;
     }
     fprintf(h->f, "#define %s_ARENA_BYTES %" PRId64 " /* the largest of them */\n", h->macro, most);
-    if (h->parts->sizes) h->parts->sizes(h);
+    if (h->form->sizes) h->form->sizes(h);
     fputs("\n/* Where each tensor lies in its block. */\n", h->f);
     const char **params = macro_names(h, m->params.at, m->params.n);
     offsets(h, "PARAM", m->params.at, m->params.n, params);
@@ -160,12 +126,12 @@ static void structs(Header *h, const char **in, const char **out, const char **s
     for (int i = 0; i < m->hypers.n; i++)
         fprintf(h->f, "    float %s; /* default %.9g */\n", hypers[i], m->hypers.at[i].value);
     if (!m->hypers.n) fputs("    float unused;\n", h->f);
-    fprintf(h->f, "} %s_hyper;\n\ntypedef fusec_memory %s_memory;\ntypedef %s %s_options;\n\n", h->p, h->p, h->parts->form.options,
+    fprintf(h->f, "} %s_hyper;\n\ntypedef fusec_memory %s_memory;\ntypedef %s %s_options;\n\n", h->p, h->p, h->form->options,
             h->p);
     fprintf(h->f,
             "/* The caller's storage for one model; two contexts are independent. */\ntypedef struct %s {\n"
             "    %s;\n    uint32_t seed;\n    int32_t step; /* steps taken */\n} %s;\n\n",
-            h->p, h->parts->form.context, h->p);
+            h->p, h->form->context, h->p);
 }
 
 /* The arrays that MODEL_run takes, filled from the structs. */
@@ -180,22 +146,10 @@ static void gather(Header *h, const char **in, const char **out, const char **sy
     fprintf(h->f, "    in[%d] = 0;\n    out[%d] = 0;\n    syms[%d] = 0;\n", m->inputs.n, m->outputs.n, m->syms.n);
 }
 
-/* The extents of calls that have no inputs. */
-static const char *bounds_text(Header *h) {
+const char *artifact_bounds(Header *h) {
     char *s = arena_strdup(h->a, "");
     for (int i = 0; i < h->m->syms.n; i++) s = arena_printf(h->a, "%s%" PRId64 ", ", s, h->m->syms.at[i].bound);
     return arena_printf(h->a, "%s0", s);
-}
-
-static void init_function(Header *h) {
-    fprintf(h->f,
-            "/* Keeps `memory` and fills parameters and states from options->seed (NULL: seed 0). */\n"
-            "static inline fusec_status %s_init(%s *model, const %s_memory *memory, const %s_options *options) {\n"
-            "    int32_t syms[%d] = {%s};\n"
-            "    if (!model || !memory) return FUSEC_E_ARGUMENT;\n"
-            "    model->memory = *memory;\n    model->seed = options ? options->seed : 0;\n    model->step = 0;\n",
-            h->p, h->p, h->p, h->p, h->m->syms.n + 1, bounds_text(h));
-    fprintf(h->f, "    return %s_run(&model->memory, FUSEC_INIT, 0, 0, 0, 0, model->seed, syms);\n}\n\n", h->p);
 }
 
 /* line: of a step of one `train` line alone; -1: of all. */
@@ -213,7 +167,7 @@ static void entry_function(Header *h, Entry e, int line, const char **in, const 
     const char *name = line < 0 ? entry_name[e] : arena_printf(h->a, "step_%s", h->m->lines.at[line]);
     if (line < 0) fprintf(h->f, "/* %s", comment[e]);
     else fprintf(h->f, "/* A step of the `train` line %s alone: other parameters stay as they are", h->m->lines.at[line]);
-    if (e == ENTRY_GRAD && h->parts->grad_comment) h->parts->grad_comment(h);
+    if (e == ENTRY_GRAD && h->form->grad_comment) h->form->grad_comment(h);
     fprintf(h->f,
             " */\nstatic inline fusec_status %s_%s(%s *model, const %s_inputs *inputs, const %s_outputs "
             "*outputs%s) {\n",
@@ -232,7 +186,7 @@ static void entry_function(Header *h, Entry e, int line, const char **in, const 
                         : line >= 0     ? arena_printf(h->a, "FUSEC_STEP | FUSEC_LINE(%d)", line)
                                         : code[e];
     const char *call = arena_printf(h->a, "%s_run(%s, %s, in, out, %s, model->step + 1, model->seed, syms)", h->p,
-                                    h->parts->form.runs_on, which, values);
+                                    h->form->runs_on, which, values);
     if (e == ENTRY_STEP)
         fprintf(h->f,
                 "    const fusec_status status = %s;\n    if (fusec_step_ran(status)) model->step++;\n"
@@ -248,7 +202,7 @@ static void begin_function(Header *h) {
             "static inline fusec_status %s_begin(void *user, int entry) {\n    %s *model = (%s *)user;\n"
             "    int32_t syms[%d] = {%s};\n"
             "    return %s_run(%s, entry, 0, 0, 0, 0, model->seed, syms);\n}\n\n",
-            h->p, h->p, h->p, h->m->syms.n + 1, bounds_text(h), h->p, h->parts->form.runs_on);
+            h->p, h->p, h->p, h->m->syms.n + 1, artifact_bounds(h), h->p, h->form->runs_on);
 }
 
 const char artifact_load_comment[] =
@@ -257,7 +211,7 @@ const char artifact_load_comment[] =
     " * states as after init, those that are computed from parameters from the file's. */\n";
 
 static void save_and_load(Header *h) {
-    const char *memory = h->parts->form.memory;
+    const char *memory = h->form->memory;
     begin_function(h);
     fprintf(h->f,
             "/* Weights, step and seed as a safetensors file through the caller's callbacks. */\n"
@@ -285,61 +239,13 @@ static void derive_function(Header *h) {
             "static inline fusec_status %s_derive(%s *model) {\n"
             "    int32_t syms[%d] = {%s};\n    if (!model) return FUSEC_E_ARGUMENT;\n"
             "    return %s_run(%s, FUSEC_DERIVE, 0, 0, 0, 0, model->seed, syms);\n}\n\n",
-            h->p, h->p, h->p, h->p, h->m->syms.n + 1, bounds_text(h), h->p,
-            h->parts->form.runs_on);
+            h->p, h->p, h->p, h->p, h->m->syms.n + 1, artifact_bounds(h), h->p,
+            h->form->runs_on);
 }
 
-/* ---- forms ------------------------------------------------------------------------------------------------------- */
-static void cuda_sizes(Header *h) {
-    fprintf(h->f, "#define %s_DEVICE_BYTES %" PRId64 " /* all of the above, inputs, outputs and scalars */\n", h->macro,
-            artifact_device_bytes(h->m));
-}
-
-static void cuda_functions(Header *h, const char **out) { artifact_cuda_functions(h->f, h->m, h->p, out); }
-
-static void host_functions(Header *h, const char **out) {
-    (void)out;
-    artifact_host_functions(h->f, h->m, h->p);
-}
-
-static void c99_functions(Header *h, const char **out) {
-    (void)out;
-    fprintf(h->f,
-            "extern const fusec_manifest %s_manifest;\n\n/* Any entry, by manifest indices; the functions below "
-            "are this "
-            "with types. */\n"
-            "fusec_status %s_run(const fusec_memory *memory, int entry, const void *const *inputs, void *const "
-            "*outputs,\n"
-            "    const float *hyper, int32_t step, uint32_t seed, const int32_t *syms);\n\n",
-            h->p, h->p);
-    init_function(h);
-}
-
-static void gradient_ready(Header *h) {
-    fprintf(h->f,
-            "\n * Where MODEL.c is compiled with -D%s_GRADIENT_READY=NAME, it calls `void NAME(const fusec_memory *memory,\n"
-            " * uint64_t offset, uint64_t bytes)` for each gradient, in their order, as soon as it is final.",
-            h->macro);
-}
-
-static const Parts parts_of[] = {
-    [BACKEND_NVPTX] = {.form = {"fusec_cuda cuda", "fusec_cuda_options", "model", NULL},
-                       .declarations = artifact_cuda_declarations,
-                       .sizes = cuda_sizes,
-                       .functions = cuda_functions},
-    [BACKEND_HOST] = {.form = {"fusec_host host", "fusec_options", "model", "host.memory"},
-                      .example = artifact_host_example,
-                      .declarations = artifact_host_declarations,
-                      .functions = host_functions},
-    [BACKEND_C99] = {.form = {"fusec_memory memory", "fusec_options", "&model->memory", "memory"},
-                     .sizes = stack_bytes,
-                     .functions = c99_functions,
-                     .grad_comment = gradient_ready}};
-
-void artifact_header(FILE *f, const Module *m, Backend backend) {
+void artifact_header(FILE *f, const Module *m, const ArtifactForm *form) {
     Arena *a = arena_new();
-    Header h = {
-        .f = f, .a = a, .m = m, .p = artifact_prefix(a, m), .macro = artifact_macro_prefix(a, m), .parts = &parts_of[backend]};
+    ArtifactHeader h = {.f = f, .a = a, .m = m, .p = artifact_prefix(a, m), .macro = artifact_macro_prefix(a, m), .form = form};
     C99Names inputs = {0}, outputs = {0}, hyper = {0};
     const char **in = field_names(&h, m->inputs.n, input_name, &inputs),
                **syms = field_names(&h, m->syms.n, sym_name, &inputs);
@@ -349,24 +255,25 @@ void artifact_header(FILE *f, const Module *m, Backend backend) {
     fprintf(f,
             "/* %s: the interface of a model compiled by fusec%s%s.  Generated; C99 and C++.",
             h.p, m->source ? " from " : "", m->source ? m->source : "");
-    if (h.parts->example) {
+    if (form->example) {
         fputs("\n", f);
-        h.parts->example(f, m, h.p, h.macro);
+        form->example(&h);
     }
     fprintf(f,
             " */\n#ifndef %s_MODEL_H\n#define %s_MODEL_H\n"
             "#include <stdbool.h>\n\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n%s\n",
             h.macro, h.macro, runtime ? runtime : "");
-    if (h.parts->declarations) h.parts->declarations(f, a);
+    if (form->declarations) form->declarations(&h);
     macros(&h);
     structs(&h, in, out, syms, hypers);
-    h.parts->functions(&h, out);
+    h.out = out;
+    form->functions(&h);
     for (int e = ENTRY_INFER; e <= ENTRY_STEP; e++) entry_function(&h, (Entry)e, -1, in, out, syms, hypers);
     for (int l = 0; l < m->lines.n; l++)
         if (*m->lines.at[l]) entry_function(&h, ENTRY_STEP, l, in, out, syms, hypers);
     derive_function(&h);
-    if (h.parts->form.memory) save_and_load(&h);
-    if (m->selftest) artifact_selftest(f, m, &h.parts->form, h.p, h.macro);
+    if (form->memory) save_and_load(&h);
+    if (m->selftest) artifact_selftest(&h);
     fputs("#ifdef __cplusplus\n}\n#endif\n#endif\n", f);
     arena_free(a);
 }

@@ -1,11 +1,13 @@
 /* The host form's part of MODEL.h: the functions that drive MODEL.o through libfusec_host.a. */
 #include "codegen/artifact/artifact.h"
 
-void artifact_host_example(FILE *f, const Module *m, const char *p, const char *macro) {
+static void example(const ArtifactHeader *h) {
+    FILE *const f = h->f;
+    const char *p = h->p, *macro = h->macro;
     static const char *const block[][3] = {
         {"param", "params", "PARAM_BYTES"}, {"state", "states", "STATE_BYTES"}, {"arena", "arena", "ARENA_BYTES"}};
     const char *call =
-        m->entry[ENTRY_STEP].present ? "step(&model, &inputs, &outputs, NULL)" : "infer(&model, &inputs, &outputs)";
+        h->m->entry[ENTRY_STEP].present ? "step(&model, &inputs, &outputs, NULL)" : "infer(&model, &inputs, &outputs)";
     fprintf(
         f,
         " *\n * The model is MODEL.o beside this file; what runs it, with the threads, is libfusec_host.a of fusec:\n"
@@ -30,9 +32,9 @@ void artifact_host_example(FILE *f, const Module *m, const char *p, const char *
             p, p, p, p, call, p);
 }
 
-void artifact_host_declarations(FILE *f, Arena *a) {
-    const char *text = artifact_runtime(a, "host.h");
-    fprintf(f, "%s\n", text ? text : "");
+static void declarations(const ArtifactHeader *h) {
+    const char *text = artifact_runtime(h->a, "host.h");
+    fprintf(h->f, "%s\n", text ? text : "");
 }
 
 static void run_function(FILE *f, const char *p) {
@@ -76,7 +78,15 @@ static void init_and_free(FILE *f, const Module *m, const char *p) {
         p, p);
 }
 
-void artifact_host_functions(FILE *f, const Module *m, const char *prefix) {
-    run_function(f, prefix);
-    init_and_free(f, m, prefix);
+static void functions(const ArtifactHeader *h) {
+    run_function(h->f, h->p);
+    init_and_free(h->f, h->m, h->p);
 }
+
+const ArtifactForm artifact_host_form = {.context = "fusec_host host",
+                                         .options = "fusec_options",
+                                         .runs_on = "model",
+                                         .memory = "host.memory",
+                                         .example = example,
+                                         .declarations = declarations,
+                                         .functions = functions};

@@ -31,10 +31,13 @@ static void callbacks(FILE *f, const ArtifactForm *form, const char *p) {
                 p, form->memory);
 }
 
-void artifact_selftest(FILE *f, const Module *m, const ArtifactForm *form, const char *prefix, const char *macro_prefix) {
+void artifact_selftest(const ArtifactHeader *h) {
+    FILE *const f = h->f;
+    const Module *m = h->m;
+    const char *prefix = h->p, *macro_prefix = h->macro;
     fprintf(f, "/* Bytes of scratch for %s_selftest, aligned to %s_ALIGN. */\n#define %s_SELFTEST_BYTES %" PRId64 "\n",
             prefix, macro_prefix, macro_prefix, scratch_bytes(m));
-    callbacks(f, form, prefix);
+    callbacks(f, h->form, prefix);
     fprintf(
         f,
         "/* Does this model compute here what it computed where it was compiled?  Entry init with a seed of its own, "

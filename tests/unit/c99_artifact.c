@@ -141,7 +141,7 @@ static fusec_status (*run)(const fusec_memory *, int, const void *const *, void 
 
 static void emit(Arena *a, const Module *m, const char *compiler, const char *so) {
     FILE *f = fopen(arena_printf(a, "%s/tiny_model.h", folder), "w");
-    artifact_header(f, m, BACKEND_C99);
+    artifact_header(f, m, &artifact_c99_form);
     fclose(f);
     f = fopen(arena_printf(a, "%s/tiny_model.c", folder), "w");
     const char *why = artifact_c99(f, m, "tiny_model.h");

@@ -83,7 +83,7 @@ static FILE *create(Arena *a, const char *name) {
 static void emit(Arena *a, const Module *m) {
     const char *header = arena_printf(a, "%s.h", m->name);
     FILE *f = create(a, header);
-    artifact_header(f, m, BACKEND_C99);
+    artifact_header(f, m, &artifact_c99_form);
     assert_int_equal(fclose(f), 0);
     f = create(a, arena_printf(a, "%s.c", m->name));
     const char *why = artifact_c99(f, m, header);

@@ -80,7 +80,7 @@ static const char *emit_as(const char *name, const char *embedded) {
     const char *kept = module->name, *header = arena_printf(arena, "%s.h", name);
     module->name = name;
     FILE *f = fopen(path(header), "w");
-    artifact_header(f, module, BACKEND_NVPTX);
+    artifact_header(f, module, &artifact_cuda_form);
     fclose(f);
     f = fopen(path(arena_printf(arena, "%s.c", name)), "w");
     const char *why = artifact_cuda(f, module, header, "tiny.ptx", embedded);

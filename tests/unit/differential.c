@@ -107,7 +107,7 @@ static void write_model(Arena *a, const Module *m) {
     FILE *h = fopen(arena_printf(a, "%s/%s", scratch_folder(), header), "w");
     FILE *c = fopen(arena_printf(a, "%s/%s.c", scratch_folder(), m->name), "w");
     assert_true(h && c);
-    artifact_header(h, m, BACKEND_C99);
+    artifact_header(h, m, &artifact_c99_form);
     const char *why = artifact_c99(c, m, header);
     assert_true(fclose(h) == 0 && fclose(c) == 0);
     if (why) fail_msg("%s: %s", m->name, why);

@@ -77,7 +77,7 @@ static Library build_c(Arena *a, const Module *m) {
     const char *stem = arena_printf(a, "%s/m%d", scratch_folder(), (int)getpid());
     FILE *h = fopen(arena_printf(a, "%s.h", stem), "w"), *c = fopen(arena_printf(a, "%s.c", stem), "w");
     assert_true(h && c);
-    artifact_header(h, m, BACKEND_C99);
+    artifact_header(h, m, &artifact_c99_form);
     const char *why = artifact_c99(c, m, strrchr(arena_printf(a, "%s.h", stem), '/') + 1);
     assert_true(fclose(h) == 0 && fclose(c) == 0);
     if (why) fail_msg("%s", why);

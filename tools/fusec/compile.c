@@ -1,8 +1,6 @@
 /* fusec MODEL.dsl -o FILE: what FILE's suffix asks for, and the files that belong beside it.  Everything is made in
  * memory first and written together. */
-#include "codegen/artifact/artifact.h"
-#include "codegen/host/host.h"
-#include "codegen/nvptx/nvptx.h"
+#include "codegen/back_end.h"
 #include "ir/memory.h"
 #include "tools/fusec/array.h"
 #include "tools/fusec/cli.h"
@@ -17,10 +15,12 @@ typedef struct Compile {
     const Options *o;
     Session session;
     const Target *target;
+    const BackEnd *back_end;
+    BackEndOptions options;
     Module *m;
     OutputFile file[MAX_OUTPUTS];
     void *owned[MAX_OUTPUTS]; /* malloc'd contents */
-    const char *ptx;          /* the text of a .ptx output, one of them */
+    const char *code;         /* the text of the output, where that is the back end's own; one of `owned` */
     int n;
 } Compile;
 
@@ -54,11 +54,11 @@ static bool add_text(Compile *c, const char *path, const char *(*print)(FILE *f,
 }
 
 static const char *print_header(FILE *f, Compile *c) {
-    artifact_header(f, c->m, c->target->backend);
+    artifact_header(f, c->m, c->back_end->form);
     return NULL;
 }
 
-/* ---- one function per suffix -------------------------------------------------------------------------------- */
+/* ---- what is written ---------------------------------------------------------------------------------------- */
 static const char *print_graphs(FILE *f, Compile *c) {
     session_prepare(&c->session, c->o, c->target);
     for (int e = 0; e < ENTRY_COUNT; e++) {
@@ -87,82 +87,61 @@ static bool back_end_failed(const Compile *c, char *why) {
     return false;
 }
 
-static HostOptions host_options(const Options *o) { return (HostOptions){.triple = o->triple, .cpu = o->arch}; }
-
-/* With what the host's back end decides for the processor. */
+/* With what the back end decides for the processor. */
 static bool emit_tile(Compile *c) {
-    const HostOptions ho = host_options(c->o);
     char *why = NULL;
-    if (c->target->device->is_cpu && !host_schedule(c->m, &ho, &why)) return back_end_failed(c, why);
+    if (c->back_end->schedule && !c->back_end->schedule(c->m, &c->options, &why)) return back_end_failed(c, why);
     return add_text(c, c->o->output, print_kernels);
 }
 
-static bool emit_ll(Compile *c) {
-    const HostOptions ho = host_options(c->o);
-    const NvptxOptions no = {.arch = c->target->name};
-    char *text, *why;
-    const bool gpu = c->target->device->is_gpu;
-    if (!(gpu ? nvptx_emit_ir_text(c->m, &no, &text, &why) : host_emit_ir_text(c->m, &ho, &text, &why)))
-        return back_end_failed(c, why);
+static bool emit_ir(Compile *c) {
+    char *text, *why = NULL;
+    if (!c->back_end->ir_text(c->m, &c->options, &text, &why)) return back_end_failed(c, why);
     add(c, c->o->output, text, strlen(text));
     return true;
 }
 
-static bool emit_object(Compile *c) {
-    const HostOptions ho = host_options(c->o);
+/* The launcher beside the code; it opens the code's file, or with --embed carries it. */
+static const char *print_launcher(FILE *f, Compile *c) {
+    return c->back_end->launcher(f, c->m, base_name(beside(c, ".h")), base_name(c->o->output), c->o->embed ? c->code : NULL);
+}
+static bool emit_around(Compile *c) {
+    return (!c->back_end->launcher || add_text(c, beside(c, ".c"), print_launcher)) && add_text(c, beside(c, ".h"), print_header);
+}
+
+static bool back_end_code(Compile *c, void **bytes, size_t *n) {
+    char *why = NULL;
+    return c->back_end->code(c->m, &c->options, base_name(beside(c, ".h")), bytes, n, &why) || back_end_failed(c, why);
+}
+
+static bool emit_code(Compile *c) {
     void *bytes;
     size_t n;
-    char *why;
-    if (!host_emit_object(c->m, &ho, &bytes, &n, &why)) return back_end_failed(c, why);
+    if (!back_end_code(c, &bytes, &n)) return false;
     add(c, c->o->output, bytes, n);
-    return add_text(c, beside(c, ".h"), print_header);
-}
-
-static const char *print_c99(FILE *f, Compile *c) { return artifact_c99(f, c->m, base_name(beside(c, ".h"))); }
-static bool emit_c(Compile *c) {
-    return add_text(c, c->o->output, print_c99) && add_text(c, beside(c, ".h"), print_header);
-}
-
-static bool ptx_text(const Compile *c, char **text) {
-    const NvptxOptions no = {.arch = c->target->name};
-    char *why;
-    return nvptx_emit_ptx(c->m, &no, text, &why) || back_end_failed(c, why);
-}
-
-/* The launcher beside the kernels; it opens their file, or with --embed carries the PTX. */
-static const char *print_cuda(FILE *f, Compile *c) {
-    return artifact_cuda(f, c->m, base_name(beside(c, ".h")), base_name(c->o->output), c->o->embed ? c->ptx : NULL);
-}
-static bool emit_launcher(Compile *c) {
-    return add_text(c, beside(c, ".c"), print_cuda) && add_text(c, beside(c, ".h"), print_header);
-}
-
-static bool emit_ptx(Compile *c) {
-    char *text;
-    if (!ptx_text(c, &text)) return false;
-    add(c, c->o->output, text, strlen(text));
-    c->ptx = text;
-    return emit_launcher(c);
+    c->code = bytes;
+    return emit_around(c);
 }
 
 static bool assemble(Compile *c, Scratch *s, const char *text, const char **error) {
-    const char *ptx = scratch_file(s, "model.ptx"), *cubin = scratch_file(s, "model.cubin");
+    const char *from = scratch_file(s, "model"), *to = scratch_file(s, "model.out");
     const char *arch = arena_printf(c->arena, "-arch=%s", c->target->name);
-    char *argv[] = {"ptxas", (char *)(uintptr_t)arch, "-o", (char *)(uintptr_t)cubin, (char *)(uintptr_t)ptx, NULL};
+    char *argv[] = {(char *)(uintptr_t)c->back_end->assembler, (char *)(uintptr_t)arch, "-o", (char *)(uintptr_t)to, (char *)(uintptr_t)from, NULL};
     uint8_t *bytes;
     size_t n;
-    if (!scratch_write(s, ptx, text, strlen(text), error) || !process_run(s, argv, error) ||
-        !file_read(c->arena, cubin, &bytes, &n, error))
+    if (!scratch_write(s, from, text, strlen(text), error) || !process_run(s, argv, error) ||
+        !file_read(c->arena, to, &bytes, &n, error))
         return false;
     add(c, c->o->output, memcpy(memory_alloc(n), bytes, n), n);
     return true;
 }
 
-static bool emit_cubin(Compile *c) {
+static bool emit_assembled(Compile *c) {
     const char *error = "failed";
-    char *text;
+    void *text;
+    size_t n;
     Scratch s;
-    if (!ptx_text(c, &text)) return false;
+    if (!back_end_code(c, &text, &n)) return false;
     bool ok = scratch_open(c->arena, &s, &error);
     if (ok) {
         ok = assemble(c, &s, text, &error);
@@ -170,39 +149,43 @@ static bool emit_cubin(Compile *c) {
     }
     free(text);
     if (!ok)
-        return fail(".cubin needs ptxas of the CUDA toolkit on PATH (or write .ptx, which the driver assembles)",
+        return fail(arena_printf(c->arena, "%s needs %s of the CUDA toolkit on PATH (or write %s, which the driver assembles)",
+                                 c->back_end->assembled, c->back_end->assembler, c->target->device->suffix),
                     error);
-    return emit_launcher(c);
+    return emit_around(c);
 }
 
-/* ---- the table --------------------------------------------------------------------------------------------------- */
+/* ---- which of them ------------------------------------------------------------------------------------------------ */
 typedef struct Form {
-    const char *suffix, *target; /* the default target */
-    bool gpu, host, c99;         /* which back ends it can be for */
-    bool graphs_only;
+    const char *suffix;
     bool (*emit)(Compile *c);
+    const BackEnd *back_end; /* whose it alone is; NULL: of any */
+    bool graphs_only;
 } Form;
 
-static const Form forms[] = {
-    {".graph", "host", true, true, true, true, emit_graph},     {".tile", "host", true, true, true, false, emit_tile},
-    {".ll", "host", true, true, false, false, emit_ll},         {".o", "host", false, true, false, false, emit_object},
-    {".c", "c99", false, false, true, false, emit_c},           {".ptx", "sm_90", true, false, false, false, emit_ptx},
-    {".cubin", "sm_90", true, false, false, false, emit_cubin},
-};
-
-static const Form *find_form(const char *path) {
+/* false: no file has the suffix. */
+static bool find_form(const char *path, Form *form) {
+    static const Form of_any[] = {{.suffix = ".graph", .emit = emit_graph, .graphs_only = true}, {.suffix = ".tile", .emit = emit_tile}, {.suffix = ".ll", .emit = emit_ir}};
     const char *dot = strrchr(path, '.');
-    for (size_t i = 0; dot && i < sizeof forms / sizeof *forms; i++)
-        if (!strcmp(dot, forms[i].suffix)) return &forms[i];
-    return NULL;
+    for (size_t i = 0; dot && i < sizeof of_any / sizeof *of_any; i++)
+        if (!strcmp(dot, of_any[i].suffix)) return *form = of_any[i], true;
+    for (int i = 0; dot && i < n_targets; i++) {
+        const BackEnd *b = back_ends[targets[i].backend];
+        const bool code = !strcmp(dot, targets[i].device->suffix);
+        if (code || (b->assembled && !strcmp(dot, b->assembled)))
+            return *form = (Form){.suffix = dot, .emit = code ? emit_code : emit_assembled, .back_end = b}, true;
+    }
+    return false;
 }
 
 static const Target *form_target(const Options *o, const Form *form) {
-    const Target *t = target_asked(o, form->target, form->host && !form->graphs_only);
+    const char *usual = form->back_end ? form->back_end->usual : "host";
+    const Target *t = target_asked(o, usual, !form->graphs_only);
     if (!t) return NULL;
-    if (t->device->is_gpu ? form->gpu : t->device->is_cpu ? form->host : form->c99) return t;
+    const BackEnd *b = back_ends[t->backend];
+    if (form->back_end ? b == form->back_end : form->emit != emit_ir || b->ir_text) return t;
     fprintf(stderr, "fusec: a %s file is not made for target %s: -o FILE%s is, or --target %s\n", form->suffix, t->name,
-            t->device->suffix, form->target);
+            t->device->suffix, usual);
     return NULL;
 }
 
@@ -218,8 +201,8 @@ static int compile(Compile *c, const Form *form) {
 }
 
 int command_compile(const Options *o) {
-    const Form *form = find_form(o->output);
-    if (!form) {
+    Form form;
+    if (!find_form(o->output, &form)) {
         fprintf(stderr, "fusec: %s: what to write follows from the suffix: .ptx .cubin .o .c .ll .graph .tile\n",
                 o->output);
         return EXIT_USAGE;
@@ -228,10 +211,12 @@ int command_compile(const Options *o) {
         fputs("fusec: --threads: a compile uses them for --selftest only; leave it out\n", stderr);
         return EXIT_USAGE;
     }
-    Compile c = {.o = o, .target = form_target(o, form)};
+    Compile c = {.o = o, .target = form_target(o, &form)};
     if (!c.target) return EXIT_USAGE;
+    c.back_end = back_ends[c.target->backend];
+    c.options = (BackEndOptions){.target = c.target, .arch = o->arch, .triple = o->triple};
     c.arena = arena_new();
-    const int status = compile(&c, form);
+    const int status = compile(&c, &form);
     arena_free(c.arena);
     return status;
 }

@@ -29,7 +29,7 @@ typedef struct Sources {
 static bool write_sources(Arena *a, Sources *s, const Module *m, const char **error) {
     TextStream c, h;
     const char *why = artifact_c99(text_open(&c), m, "model.h");
-    artifact_header(text_open(&h), m, target_find("c99")->backend);
+    artifact_header(text_open(&h), m, &artifact_c99_form);
     char *source = text_close(&c), *header = text_close(&h);
     if (why) *error = arena_printf(a, "no C form: %s", why);
     const bool ok = !why && scratch_write(&s->scratch, s->source, source, c.n, error) &&
