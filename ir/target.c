@@ -31,7 +31,7 @@ static const Device devices[] = {
 };
 
 const Target targets[] = {
-#define TARGET(n, b, flops, matrix, bytes, shared, fast, thr, vec, tile, sms, wgmma, aligned, part, version) \
+#define TARGET(n, b, flops, matrix, bytes, shared, fast, thr, vec, tile, sms, wgmma, depends, aligned, part, version) \
     {.name = #n,                                         \
      .backend = BACKEND_##b,                             \
      .device = &devices[BACKEND_##b], \
@@ -45,6 +45,7 @@ const Target targets[] = {
      .max_tile = tile, \
      .cores = sms, \
      .has_wgmma = wgmma, \
+     .has_dependent = depends, \
      .align = aligned, \
      .part_align = part, \
      .isa = version},

@@ -35,6 +35,7 @@ typedef struct Target {
     int part_align;    /* bytes: where a part of a tensor begins that is addressed as one */
     const char *isa;   /* GPU: version of PTX, in LLVM's words */
     bool has_wgmma;    /* GPU: matrix instructions of warpgroups, and the engine that fetches for them */
+    bool has_dependent; /* GPU: a kernel may begin while the one before it ends */
 } Target;
 extern const Target targets[];
 extern const int n_targets;

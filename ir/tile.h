@@ -37,10 +37,11 @@
  *
  * The scheduled level is the same text with decisions added.  They never change what a kernel computes; the
  * interpreter passes over them, the verifier checks that they can be met, a back end maps each to a fixed sequence:
- *   threads 256 [alternate 2] [producer 128] [registers 232:40] [persistent]
+ *   threads 256 [alternate 2] [producer 128] [registers 232:40] [persistent] [dependent]
  *                      threads that compute; so many groups of them in a block, each with a program of its own: they take
  *                      programs by turns, and so they go through the loops that fetch; behind them, threads that only
- *                      fetch; registers of a thread of either kind; programs are walked by a grid as large as the machine
+ *                      fetch; registers of a thread of either kind; programs are walked by a grid as large as the machine;
+ *                      they wait themselves for the kernels that this one follows (programmatic dependent launch)
  *   grid m .. spread r r t0 t1
  *                      where each bit of the index within a tile lives, lowest first: register or thread bit
  *   grid m .. cluster 2
@@ -270,6 +271,7 @@ typedef struct Kernel {
     int producer;          /* threads behind them that only fetch */
     int registers[2];      /* per computing thread, per fetching thread; 0: as the assembler finds */
     bool persistent;       /* programs are walked by as many blocks as the machine holds at once */
+    bool dependent;        /* blocks may begin while the kernels that it follows run: they wait for them before they touch memory */
     const char *comment;   /* where it comes from: "digits.dsl:12 relu(conv2d(..))" */
     /* For the report alone; in no text: */
     int members;           /* of a family; 0: it is none */

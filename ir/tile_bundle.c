@@ -44,6 +44,7 @@ Kernel *kernel_bundle(Arena *a, const char *name, int n, Kernel *const *of) {
         const Bundled p = {of[i], number[i]};
         vec_push(a, k->bundle, p);
         if (of[i]->threads > k->threads) k->threads = of[i]->threads;
+        k->dependent |= of[i]->dependent;
         k->members += of[i]->members ? of[i]->members : 1;
         k->onto += of[i]->onto;
         k->loop_sums += of[i]->loop_sums;

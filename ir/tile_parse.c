@@ -414,7 +414,7 @@ static void comment(Parser *p) {
     p->k->comment = arena_strndup(p->a, start, strcspn(start, "\n"));
 }
 
-/* N [alternate N] [producer N] [registers N:N] [persistent] */
+/* N [alternate N] [producer N] [registers N:N] [persistent] [dependent] */
 static bool threads(Parser *p) {
     Kernel *k = p->k;
     if (!text_small(p, 1, INT32_MAX / 2, &k->threads)) return false;
@@ -424,6 +424,7 @@ static bool threads(Parser *p) {
                                          text_small(p, 0, 255, &k->registers[1])))
         return false;
     k->persistent = text_accept(p, "persistent");
+    k->dependent = text_accept(p, "dependent");
     return true;
 }
 

@@ -427,7 +427,7 @@ static void print_threads(FILE *f, const Kernel *k) {
     if (k->alternate) fprintf(f, " alternate %d", k->alternate);
     if (k->producer) fprintf(f, " producer %d", k->producer);
     if (k->registers[0] || k->registers[1]) fprintf(f, " registers %d:%d", k->registers[0], k->registers[1]);
-    fputs(k->persistent ? " persistent\n" : "\n", f);
+    fprintf(f, "%s%s\n", k->persistent ? " persistent" : "", k->dependent ? " dependent" : "");
 }
 
 static void print_kernel(Printer *p);

@@ -63,7 +63,7 @@ static bool check_head(Check *c) {
     if (slowest > 1 || (slowest && (clusters || orders || k->producer || k->persistent)))
         return refuse(c, "programs are numbered by one axis first, where nothing else orders them");
     if (clusters > 1 || orders > 1) return refuse(c, "clusters and order go along one axis each");
-    if (!k->threads && (k->producer || k->persistent || clusters)) return refuse(c, "it has no threads that compute");
+    if (!k->threads && (k->producer || k->persistent || k->dependent || clusters)) return refuse(c, "it has no threads that compute");
     if (k->producer < 0 || k->producer % 32) return refuse(c, "its fetching threads are not whole warps");
     for (int n = 0; n < 2; n++) {
         const int r = k->registers[n];

@@ -127,6 +127,7 @@ static void tensor_maps(FILE *f, Arena *a, const char *prefix, const Module *m) 
 static void gpu_fields(FILE *f, const fusec_kernel *k) {
     if (k->cluster) fprintf(f, ", .cluster = %d, .cluster_axis = %d", k->cluster, k->cluster_axis);
     if (k->persistent) fputs(", .persistent = 1", f);
+    if (k->dependent) fputs(", .dependent = 1", f);
     if (k->n_maps) fprintf(f, ", .n_maps = %d, .first_map = %" PRIu32, k->n_maps, k->first_map);
 }
 

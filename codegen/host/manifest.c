@@ -125,6 +125,7 @@ static LLVMValueRef kernel(const Data *d, const Kernel *k) {
     vec_push(d->a, f, LLVMConstReal(e->f64, cost.bytes_read + cost.bytes_written));
     for (int i = 0; i < 4; i++) vec_push(d->a, f, integer(e->i8, 0)); /* clusters, persistence, maps: GPU */
     vec_push(d->a, f, integer(e->i32, 0));
+    vec_push(d->a, f, integer(e->i8, 0)); /* dependent: GPU */
     return record(d, &f, sizeof(fusec_kernel));
 }
 

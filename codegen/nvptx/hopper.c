@@ -178,6 +178,7 @@ void hopper_kernel(Simt *s) {
     if (kernel_cluster_axis(s->k) >= 0) h->rank = hopper_register(e, "%cluster_ctarank");
     hopper_groups_begin(s);
     hopper_rings_begin(s);
+    simt_wait_for_others(s);
     LLVMBasicBlockRef fetching = emit_block(e, s->fn, "fetching"), computing = emit_block(e, s->fn, "computing"),
                       end = emit_block(e, s->fn, "finish");
     LLVMValueRef computes =

@@ -33,6 +33,7 @@ void nvptx_launch(Arena *a, const Kernel *k, fusec_kernel *out, fusec_tensor_map
     HopperLayout l;
     out->threads = (uint32_t)kernel_block_threads(k);
     out->persistent = k->persistent;
+    out->dependent = k->dependent;
     if (axis >= 0) {
         out->cluster = (uint8_t)k->axes.at[axis].cluster;
         out->cluster_axis = (uint8_t)grid_place(k, axis);

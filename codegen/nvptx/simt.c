@@ -453,10 +453,18 @@ static bool emit_bundled(const Simt *whole, const Bundled *p, int64_t before) {
     return !s.failed;
 }
 
+/* Source: PTX ISA, griddepcontrol.  Those that follow this kernel are launched when all blocks of it are here; they wait in turn. */
+void simt_wait_for_others(const Simt *s) {
+    if (!s->launch->dependent) return;
+    hopper_asm(s->e, s->e->none, "griddepcontrol.wait;", "~{memory}", 0, NULL);
+    hopper_asm(s->e, s->e->none, "griddepcontrol.launch_dependents;", "~{memory}", 0, NULL);
+}
+
 static bool simt_bundle(Simt *s) {
     int64_t before = 0;
     bool ok = true;
     open_function(s);
+    simt_wait_for_others(s);
     for (int i = 0; i < s->k->bundle.n; i++) {
         ok &= emit_bundled(s, &s->k->bundle.at[i], before);
         before += kernel_programs(s->k->bundle.at[i].kernel, NULL);
@@ -474,6 +482,7 @@ bool simt_kernel(const Emit *e, const Kernel *k, Arena *arena) {
     if (s.hopper && hopper_layout(arena, k, &hopper.layout)) return false;
     spread_axes(&s);
     open_function(&s);
+    if (!s.hopper) simt_wait_for_others(&s); /* else behind what sets up its barriers */
     stage_open(&s);
     place_program(&s);
     if (!s.hopper) enter_member(&s);

@@ -175,5 +175,7 @@ void simt_program(Simt *s, LLVMValueRef program); /* i32: places the grid's axes
 void simt_phis(Simt *s, const Inst *i, const int *values, LLVMValueRef **phi);
 void simt_incoming(Simt *s, const Inst *i, LLVMValueRef **phi, const int *values, LLVMBasicBlockRef *from);
 bool simt_kernel(const Emit *e, const Kernel *k, Arena *arena);
+/* For the kernels that this one follows, where it may begin before they end; before it touches global memory. */
+void simt_wait_for_others(const Simt *s);
 
 #endif

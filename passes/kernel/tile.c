@@ -401,6 +401,7 @@ static Kernel *build_kernel(Emitter *e, PlanKernel *pk, int number) {
     if (!k) k = build_plain(e, pk, number);
     kernel_bound_loops(k);
     if (target_shares_tiles(e->context->target)) kernel_longest_first(k);
+    k->dependent = e->context->target->has_dependent;
     k->slow = slow && *slow ? arena_strdup(k->arena, slow) : NULL;
     return k;
 }

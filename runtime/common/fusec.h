@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define FUSEC_ABI_VERSION 6
+#define FUSEC_ABI_VERSION 7
 #define FUSEC_MAX_RANK 10
 
 /* What MODEL_STACK_BYTES of the C form is made of, in bytes: a pointer; a spilled variable, for which two of the widest
@@ -123,6 +123,7 @@ typedef struct fusec_kernel {
     uint8_t persistent;      /* as many blocks as are resident at once walk the programs */
     uint8_t n_maps;          /* its last parameters, manifest.maps from first_map on */
     uint32_t first_map;
+    uint8_t dependent;       /* it waits itself for the kernel that it follows, and may begin before that one ends */
 } fusec_kernel;
 
 enum { FUSEC_MAX_CONSTANTS = 4 };

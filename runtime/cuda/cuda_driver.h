@@ -26,6 +26,11 @@ typedef struct fusec_cu_cluster {
     } value;
 } fusec_cu_cluster;
 
+/* CUgraphEdgeData */
+typedef struct fusec_cu_edge {
+    unsigned char from_port, to_port, type, reserved[5];
+} fusec_cu_edge;
+
 /* CUlaunchConfig */
 typedef struct fusec_cu_launch {
     unsigned grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes;
@@ -53,6 +58,8 @@ enum { /* CUdevice_attribute, CUjit_option, CUstream_flags, CUevent_flags, CUfun
        FUSEC_CU_EVENT_DISABLE_TIMING = 2,
        FUSEC_CU_MAX_DYNAMIC_SHARED = 8,
        FUSEC_CU_CLUSTER_DIMENSION = 4, /* CUlaunchAttributeID */
+       FUSEC_CU_PORT_PROGRAMMATIC = 1, /* CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC */
+       FUSEC_CU_EDGE_PROGRAMMATIC = 1, /* CUgraphDependencyType */
        FUSEC_CU_L2_PROMOTION_256B = 3  /* CUtensorMapL2promotion */
 };
 
@@ -99,7 +106,7 @@ enum { /* CUdevice_attribute, CUjit_option, CUstream_flags, CUevent_flags, CUfun
     X(cuGraphExecKernelNodeSetParams, (void *exec, void *node, const fusec_cu_node *p))                             \
     X(cuGraphLaunch, (void *exec, void *stream))
 
-/* Needed by kernels for sm_90a alone; NULL where the driver is older (CUDA 12.0). */
+/* Needed by kernels for sm_90a alone, or for speed (cuGraphAddDependencies_v2, CUDA 12.3); NULL where the driver is older (CUDA 12.0). */
 #define FUSEC_CU_OPTIONAL(X)                                                                                        \
     X(cuTensorMapEncodeTiled,                                                                                       \
       (void *map, int type, uint32_t rank, void *address, const uint64_t *dims, const uint64_t *strides,            \
@@ -109,6 +116,8 @@ enum { /* CUdevice_attribute, CUjit_option, CUstream_flags, CUevent_flags, CUfun
        const int *lower, const int *upper, uint32_t channels, uint32_t pixels, const uint32_t *steps,               \
        int interleave, int swizzle, int l2_promotion, int fill))                                                    \
     X(cuGraphKernelNodeSetAttribute, (void *node, int attribute, const union fusec_cu_cluster_value *value))        \
+    X(cuGraphAddDependencies_v2,                                                                                    \
+      (void *graph, void *const *from, void *const *to, const fusec_cu_edge *edges, size_t n))                      \
     X(cuLaunchKernelEx, (const fusec_cu_launch *config, void *function, void **params, void **extra))
 
 typedef struct fusec_cu_driver {

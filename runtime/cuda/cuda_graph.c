@@ -119,6 +119,30 @@ static uint32_t cuda_before(fusec_cuda *c, const fusec_cuda_graph *g, uint32_t i
     return n;
 }
 
+/* May the kernel begin while the one launch that it follows ends?  Of several it waits for all, as a graph's edges say. */
+static int cuda_begins_early(const fusec_cuda *c, const fusec_kernel *k, uint32_t before) {
+    return k->dependent && before == 1 && !c->full_edges && c->driver.cuGraphAddDependencies_v2 != NULL;
+}
+
+/* A node after the `before` nodes of c->before.  An edge that the driver does not take is a full one. */
+static fusec_status cuda_add_node(fusec_cuda *c, fusec_cuda_graph *g, void **node, const fusec_kernel *k, const fusec_cuda_args *args, uint32_t before) {
+    const int early = cuda_begins_early(c, k, before);
+    fusec_cu_edge edge;
+    fusec_status s = fusec_cuda_check(
+        c, c->driver.cuGraphAddKernelNode(node, g->graph, before && !early ? c->before : NULL, early ? 0 : before, &args->node), "cuGraphAddKernelNode");
+    if (s != FUSEC_OK || !early) return s;
+    memset(&edge, 0, sizeof edge);
+    edge.from_port = FUSEC_CU_PORT_PROGRAMMATIC;
+    edge.type = FUSEC_CU_EDGE_PROGRAMMATIC;
+    if (c->driver.cuGraphAddDependencies_v2(g->graph, c->before, node, &edge, 1) == 0) {
+        g->early++;
+        return FUSEC_OK;
+    }
+    c->full_edges = 1;
+    memset(&edge, 0, sizeof edge);
+    return fusec_cuda_check(c, c->driver.cuGraphAddDependencies_v2(g->graph, c->before, node, &edge, 1), "cuGraphAddDependencies");
+}
+
 static fusec_status cuda_set_cluster(fusec_cuda *c, void *node, const fusec_cuda_args *args) {
     if (!fusec_cuda_has(c, c->driver.cuGraphKernelNodeSetAttribute != NULL, "cuGraphKernelNodeSetAttribute"))
         return FUSEC_E_DRIVER;
@@ -130,7 +154,7 @@ static fusec_status cuda_set_cluster(fusec_cuda *c, void *node, const fusec_cuda
 /* Nodes of the launches that have programs; *n of them. */
 static fusec_status cuda_add_nodes(fusec_cuda *c, fusec_cuda_graph *g, const int32_t *syms, uint32_t *n) {
     const fusec_entry *e = &c->manifest->entry[g->entry];
-    *n = 0;
+    *n = g->early = 0;
     for (uint32_t i = 0; i < e->n_launches; i++) {
         const fusec_launch *l = &c->manifest->launches[e->first_launch + i];
         fusec_cuda_args args;
@@ -141,10 +165,7 @@ static fusec_status cuda_add_nodes(fusec_cuda *c, fusec_cuda_graph *g, const int
         s = fusec_cuda_prepare(c, l, syms, &args);
         if (s == FUSEC_OK && args.node.grid_x) {
             const uint32_t before = cuda_before(c, g, i);
-            s = fusec_cuda_check(
-                c,
-                c->driver.cuGraphAddKernelNode(&g->nodes[i], g->graph, before ? c->before : NULL, before, &args.node),
-                "cuGraphAddKernelNode");
+            s = cuda_add_node(c, g, &g->nodes[i], &c->manifest->kernels[l->kernel], &args, before);
             if (s == FUSEC_OK && args.cluster.dim[0] > 1) s = cuda_set_cluster(c, g->nodes[i], &args);
         }
         if (s != FUSEC_OK) return s;
@@ -166,7 +187,13 @@ static fusec_status cuda_build(fusec_cuda *c, fusec_cuda_graph *g, const int32_t
     g->graph = made;
     s = cuda_add_nodes(c, g, syms, &n);
     if (s == FUSEC_OK && n) {
-        s = fusec_cuda_check(c, c->driver.cuGraphInstantiateWithFlags(&made, g->graph, 0), "cuGraphInstantiate");
+        const int result = c->driver.cuGraphInstantiateWithFlags(&made, g->graph, 0);
+        if (result && g->early) { /* with full edges alone, then */
+            c->full_edges = 1;
+            fusec_cuda_graph_free(c, g);
+            return cuda_build(c, g, syms);
+        }
+        s = fusec_cuda_check(c, result, "cuGraphInstantiate");
         if (s == FUSEC_OK) g->exec = made;
     }
     if (!g->exec) fusec_cuda_graph_free(c, g);

@@ -54,6 +54,7 @@ typedef struct fusec_cuda_layout {
 typedef struct fusec_cuda_graph {
     void *graph, *exec; /* NULL: a free place */
     void **nodes;       /* per launch of the entry; NULL: not in the graph */
+    uint32_t early;     /* nodes that may begin while the one before them ends */
     uint64_t wanted, used;
     int entry;
     int32_t syms[FUSEC_CUDA_MAX_SYMS];
@@ -91,6 +92,7 @@ typedef struct fusec_cuda {
     fusec_cuda_stage stage[FUSEC_CUDA_STAGES];
     uint32_t next_stage;
     fusec_cuda_graph graphs[FUSEC_CUDA_GRAPHS];
+    int full_edges;    /* the driver takes no others between kernels */
     uint64_t clock;    /* of graph use */
     uint64_t computed; /* bit o: output o (below 64) has been computed */
     int32_t skips;     /* the state that tells of skipped steps (fusec_outcome), as last read */

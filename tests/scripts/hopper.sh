@@ -48,7 +48,7 @@ schedule() {
 # Much to do after a short sum: two groups by turns.  After a long one, or with nothing to do: all warps on one tile.
 schedule ' by wgmma 128x128 by turns,' gelu 768
 "$FUSEC" m.dsl -o m.tile --target sm_90a --entry infer && "$FUSEC" m.dsl -o m.ptx --target sm_90a --entry infer
-grep -q '^  threads 128 alternate 2 producer 128 registers 232:40 persistent$' m.tile || fail "not by turns: $(grep threads m.tile)"
+grep -q '^  threads 128 alternate 2 producer 128 registers 232:40 persistent dependent$' m.tile || fail "not by turns: $(grep threads m.tile)"
 grep -q 'mapa\.shared::cluster' m.ptx || fail 'the layer has no clusters'
 ! grep 'mbarrier\.arrive\.release\.cluster' m.ptx || fail 'between products a warp waits for all that it has stored'
 ! grep 'cvt\.rn\.bf16\.f32' m.ptx || fail 'bf16 is rounded by itself'

@@ -123,6 +123,6 @@ model chain {
 }
 END
 chain bf16 'by wgmma' cuda sm_90a
-awk '/^kernel/ { n = stays = 0 } / persistent$/ { stays = 1 } / cluster 2/ { stays *= 2 } / dot / { n++ } n == 3 && stays == 2 { found = 1 } END { exit !found }' m.tile ||
+awk '/^kernel/ { n = stays = 0 } / persistent/ { stays = 1 } / cluster 2/ { stays *= 2 } / dot / { n++ } n == 3 && stays == 2 { found = 1 } END { exit !found }' m.tile ||
     fail "no sum of three products by blocks that stay, in clusters"
 exit $bad

@@ -20,7 +20,7 @@ typedef struct FakeNode {
 } FakeNode;
 typedef struct FakeGraph {
     FakeNode node[MAX_NODES];
-    int n;
+    int n, early;
 } FakeGraph;
 typedef struct FakeEvent {
     long recorded; /* work items before it */
@@ -401,6 +401,21 @@ static int fake_cuGraphAddKernelNode(void **node, void *graph, void *const *afte
     *node = &g->node[g->n++];
     return 0;
 }
+int fake_cuGraphAddDependencies_v2(void *graph, void *const *from, void *const *to, const fusec_cu_edge *edges, size_t n) {
+    FakeGraph *g = graph;
+    need_context();
+    for (size_t i = 0; i < n; i++) {
+        const ptrdiff_t a = (FakeNode *)from[i] - g->node, b = (FakeNode *)to[i] - g->node;
+        const bool early = edges[i].type == FUSEC_CU_EDGE_PROGRAMMATIC && edges[i].from_port == FUSEC_CU_PORT_PROGRAMMATIC;
+        if (a < 0 || a >= b || b >= g->n || g->node[b].after[a] || (!early && (edges[i].type || edges[i].from_port)) || edges[i].to_port) return 1;
+        if (early && fake.refuses_edge) return 801;
+        g->node[b].after[a] = true;
+        g->early += early;
+        fake.early += early;
+        fake.edges++;
+    }
+    return 0;
+}
 /* An executable graph is a copy; the nodes of the graph it was made from name its own. */
 typedef struct FakeExec {
     FakeGraph own;
@@ -408,6 +423,7 @@ typedef struct FakeExec {
 } FakeExec;
 static int fake_cuGraphInstantiateWithFlags(void **exec, void *graph, unsigned long long flags) {
     FAKE_IN_CONTEXT(cuGraphInstantiateWithFlags);
+    if (fake.refuses_graph && ((const FakeGraph *)graph)->early) return 801;
     FakeExec *e = object(sizeof *e);
     *e = (FakeExec){*(const FakeGraph *)graph, graph};
     *exec = e;

@@ -32,6 +32,8 @@ typedef struct FakeCuda {
     int live;                                 /* objects and references that are not given back yet */
     int contexts;                             /* depth of the context stack */
     int edges;                                /* of all graphs made */
+    int early;                                /* of these, programmatic ones */
+    int refuses_edge, refuses_graph;          /* fake_cuGraphAddDependencies_v2: no such edge; no graph that has one */
     int misuse;                               /* calls out of order: no context, unknown handle, ... */
     int pageable;                             /* asynchronous copies of memory that is not pinned */
     uint64_t device_bytes, most_device_bytes; /* allocated now, and at most so far */
@@ -40,6 +42,8 @@ extern FakeCuda fake;
 
 /* The functions; `fake` is reset to no kernels, one device of sm_80. */
 fusec_cu_driver fake_cuda_driver(void);
+/* Optional: a driver has it where a test puts it into the table. */
+int fake_cuGraphAddDependencies_v2(void *graph, void *const *from, void *const *to, const fusec_cu_edge *edges, size_t n);
 /* Forgets everything, leaks included. */
 void fake_cuda_reset(void);
 

@@ -271,6 +271,40 @@ static void test_edges(void **state) {
     close_model(&c);
 }
 
+/* A kernel that waits itself begins while the one before it ends, where it follows one alone and the driver lets it; else every edge is
+ * a full one, and what is computed is the same. */
+static void test_dependent_launches(void **state) {
+    static fusec_kernel waiting[KERNELS];
+    static fusec_manifest other;
+    (void)state;
+    memcpy(waiting, kernels, sizeof waiting);
+    for (int i = 0; i < KERNELS; i++) waiting[i].dependent = 1;
+    other = toy;
+    other.kernels = waiting;
+    for (int way = 0; way < 4; way++) {
+        fusec_cu_driver d = driver();
+        fusec_cuda c;
+        const fusec_cuda_image image = {.lines = ptx};
+        const fusec_cuda_options options = {.seed = 10, .driver = &d, .log = log_text, .log_bytes = sizeof log_text};
+        const fusec_cuda_call nothing = {0};
+        if (way) d.cuGraphAddDependencies_v2 = fake_cuGraphAddDependencies_v2;
+        fake.refuses_edge = way == 2;
+        fake.refuses_graph = way == 3;
+        assert_int_equal(fusec_cuda_init(&c, &other, &image, &options), FUSEC_OK);
+        assert_int_equal(fusec_cuda_run(&c, FUSEC_INIT, &nothing), FUSEC_OK);
+        assert_true(infer_loss(&c, NULL) == 123);
+        assert_int_equal(fake.early, way == 1 || way == 3); /* the loss after `mul` */
+        const int early = fake.early;
+        float y[ROWS], loss = -1;
+        void *out[] = {y, NULL, &loss};
+        const fusec_cuda_call call = {.inputs = in0, .outputs = out};
+        assert_int_equal(fusec_cuda_run(&c, FUSEC_INFER, &call), FUSEC_OK);
+        assert_true(loss == 123 && y[3] == 4 * 13);
+        assert_int_equal(fake.early - early, way == 1 ? 2 : 0);
+        close_model(&c);
+    }
+}
+
 /* Nothing left to launch is no graph. */
 static void test_nothing_wanted(void **state) {
     (void)state;
@@ -660,7 +694,7 @@ int main(void) {
                                        cmocka_unit_test(test_extents),
                                        cmocka_unit_test(test_nothing_wanted),
                                        cmocka_unit_test(test_steps_do_not_wait),
-                                       cmocka_unit_test(test_edges),
+                                       cmocka_unit_test(test_edges), cmocka_unit_test(test_dependent_launches),
                                        cmocka_unit_test(test_graphs_make_room),
                                        cmocka_unit_test(test_refused_calls),
                                        cmocka_unit_test(test_refused_starts),

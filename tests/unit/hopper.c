@@ -133,7 +133,7 @@ static const Form forms[] = {
     {"odd_width", "bf16", EIGHT_WARPS, 128, 192, 64, 128, 96, 32, 2,
      TWO, COLUMNS, true, false, "", "", 0, false, 0.01, NULL},
     {"batch", "bf16", FOUR_WARPS, 64, 64, 128, 64, 64, 64, 1, ONE, COLUMNS, true, false, "", "", 3, false, 0.01, NULL},
-    {"walk", "bf16", FOUR_WARPS " persistent", 320, 640, 128, 64, 64, 64, 2,
+    {"walk", "bf16", FOUR_WARPS " persistent dependent", 320, 640, 128, 64, 64, 64, 2,
      ONE, COLUMNS, true, true, "", "", 4, false, 0.01, NULL},
     {"order", "bf16", FOUR_WARPS " persistent", 320, 192, 64, 64, 64, 64, 2,
      ONE " order 2", COLUMNS, true, true, "", "", 2, false, 0.01, NULL},

@@ -336,6 +336,7 @@ struct Node {
     Work work;
     Graph *child;
     NodeList after;
+    NodeList programmatic; /* of `after`: those along programmatic edges, which bear on speed alone */
     CUgraphNode origin; /* what it was copied from */
     bool disabled;      /* in an executable */
     size_t index;

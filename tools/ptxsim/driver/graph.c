@@ -20,6 +20,7 @@ static void node_free(Node *n) {
     work_clear(&n->work);
     if (n->child) graph_free(n->child);
     free(n->after.item);
+    free(n->programmatic.item);
     object_free(n);
 }
 

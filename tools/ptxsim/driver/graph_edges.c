@@ -2,11 +2,12 @@
 #include "tools/ptxsim/driver/driver.h"
 #include <stdlib.h>
 
-static bool has_edge(const Node *to, const Node *from, size_t *at) {
-    for (*at = 0; *at < to->after.count; ++*at)
-        if (to->after.item[*at] == from) return true;
+static bool has(const NodeList *l, const Node *n, size_t *at) {
+    for (*at = 0; *at < l->count; ++*at)
+        if (l->item[*at] == n) return true;
     return false;
 }
+static bool has_edge(const Node *to, const Node *from, size_t *at) { return has(&to->after, from, at); }
 
 /* Adds or removes edges: all of them, or none and an error. */
 static CUresult change_edges(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, size_t n, bool adding) {
@@ -22,15 +23,36 @@ static CUresult change_edges(CUgraph graph, const CUgraphNode *from, const CUgra
         Node *a = object_find(from[k], OBJECT_NODE), *b = object_find(to[k], OBJECT_NODE);
         if (adding && !list_add(&b->after, a)) return CUDA_ERROR_OUT_OF_MEMORY;
         if (!adding && has_edge(b, a, &at)) b->after.item[at] = b->after.item[--b->after.count];
+        if (!adding && has(&b->programmatic, a, &at)) b->programmatic.item[at] = b->programmatic.item[--b->programmatic.count];
     }
     return CUDA_SUCCESS;
 }
 
-static bool plain(const CUgraphEdgeData *edges, size_t n) {
-    static const CUgraphEdgeData PLAIN = {0};
-    for (size_t k = 0; edges && k < n; k++)
-        if (memcmp(&edges[k], &PLAIN, sizeof PLAIN) != 0) return false;
-    return true;
+/* Source: CUDA Driver API, CUgraphEdgeData, CUgraphDependencyType, CUgraphKernelNodePortType. */
+enum { EDGE_PROGRAMMATIC = 1, PORT_PROGRAMMATIC = 1, PORT_LAUNCH_ORDER = 2 };
+
+static const CUgraphEdgeData PLAIN = {0};
+static bool plain(const CUgraphEdgeData *e) { return memcmp(e, &PLAIN, sizeof PLAIN) == 0; }
+
+/* Between kernels, from a port of the first. */
+static CUresult check_edge(const CUgraphEdgeData *e, CUgraphNode from, CUgraphNode to) {
+    const Node *a = object_find(from, OBJECT_NODE), *b = object_find(to, OBJECT_NODE);
+    const CUgraphEdgeData like = {.from_port = e->from_port, .type = EDGE_PROGRAMMATIC};
+    if (plain(e)) return CUDA_SUCCESS;
+    if (memcmp(e, &like, sizeof like) != 0 || (e->from_port != PORT_PROGRAMMATIC && e->from_port != PORT_LAUNCH_ORDER)) return CUDA_ERROR_INVALID_VALUE;
+    if (!a || !b || a->type != CU_GRAPH_NODE_TYPE_KERNEL || b->type != CU_GRAPH_NODE_TYPE_KERNEL) return CUDA_ERROR_INVALID_VALUE;
+    return driver_device()->capability >= 90 ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+static CUresult change_with_data(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *edges, size_t n, bool adding) {
+    CUresult r = CUDA_SUCCESS;
+    for (size_t k = 0; edges && from && to && k < n && !r; k++) r = check_edge(&edges[k], from[k], to[k]);
+    if (!r) r = change_edges(graph, from, to, n, adding);
+    for (size_t k = 0; edges && k < n && !r && adding; k++) {
+        Node *b = object_find(to[k], OBJECT_NODE);
+        if (!plain(&edges[k]) && !list_add(&b->programmatic, object_find(from[k], OBJECT_NODE))) r = CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    return r;
 }
 
 CUresult sim_cuGraphAddDependencies(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, size_t n) {
@@ -38,14 +60,14 @@ CUresult sim_cuGraphAddDependencies(CUgraph graph, const CUgraphNode *from, cons
 }
 CUresult sim_cuGraphAddDependencies_v2(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
                                        const CUgraphEdgeData *edges, size_t n) {
-    return plain(edges, n) ? change_edges(graph, from, to, n, true) : CUDA_ERROR_NOT_SUPPORTED;
+    return change_with_data(graph, from, to, edges, n, true);
 }
 CUresult sim_cuGraphRemoveDependencies(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, size_t n) {
     return change_edges(graph, from, to, n, false);
 }
 CUresult sim_cuGraphRemoveDependencies_v2(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
                                           const CUgraphEdgeData *edges, size_t n) {
-    return plain(edges, n) ? change_edges(graph, from, to, n, false) : CUDA_ERROR_NOT_SUPPORTED;
+    return change_with_data(graph, from, to, edges, n, false);
 }
 
 CUresult sim_cuGraphNodeGetType(CUgraphNode node, int *type) {
@@ -121,19 +143,24 @@ CUresult sim_cuGraphNodeGetDependentNodes(CUgraphNode node, CUgraphNode *nodes, 
     return finish(&s, n);
 }
 
-/* Edge data are zeros: every edge is a full dependency. */
-static CUresult with_edges(CUresult r, CUgraphEdgeData *edges, const size_t *n) {
-    if (!r && edges) memset(edges, 0, *n * sizeof *edges);
+/* from, to: arrays, or NULL and then the one node of all. */
+static CUresult with_edges(CUresult r, const CUgraphNode *from, const CUgraphNode *to, CUgraphNode one, CUgraphEdgeData *edges, const size_t *n) {
+    size_t at;
+    for (size_t k = 0; !r && edges && k < *n; k++) {
+        const Node *a = object_find(from ? from[k] : one, OBJECT_NODE), *b = object_find(to ? to[k] : one, OBJECT_NODE);
+        const bool programmatic = a && b && has(&b->programmatic, a, &at);
+        edges[k] = (CUgraphEdgeData){.from_port = programmatic ? PORT_PROGRAMMATIC : 0, .type = programmatic ? EDGE_PROGRAMMATIC : 0};
+    }
     return r;
 }
 CUresult sim_cuGraphGetEdges_v2(CUgraph graph, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *edges, size_t *n) {
-    return with_edges(sim_cuGraphGetEdges(graph, from, to, n), edges, n);
+    return with_edges(sim_cuGraphGetEdges(graph, from, to, n), from, to, NULL, edges, n);
 }
 CUresult sim_cuGraphNodeGetDependencies_v2(CUgraphNode node, CUgraphNode *nodes, CUgraphEdgeData *edges, size_t *n) {
-    return with_edges(sim_cuGraphNodeGetDependencies(node, nodes, n), edges, n);
+    return with_edges(sim_cuGraphNodeGetDependencies(node, nodes, n), nodes, NULL, node, edges, n);
 }
 CUresult sim_cuGraphNodeGetDependentNodes_v2(CUgraphNode node, CUgraphNode *nodes, CUgraphEdgeData *edges, size_t *n) {
-    return with_edges(sim_cuGraphNodeGetDependentNodes(node, nodes, n), edges, n);
+    return with_edges(sim_cuGraphNodeGetDependentNodes(node, nodes, n), NULL, nodes, node, edges, n);
 }
 
 /* ---- orders ------------------------------------------------------------------------------------------- */

@@ -83,6 +83,14 @@ Actor access_actor(Warp *w, AccessKind kind, uint8_t scope) {
                    .scope = scope};
 }
 
+/* ---- dependent grids ---------------------------------------------------------------------------------------- */
+/* A kernel that waits for others may have been launched while they run (PTX ISA, griddepcontrol). */
+void access_early(Warp *w, const uint64_t address[WARP], int bytes, uint32_t mask) {
+    if (!w->block->launch->fn->waits || !(mask &= ~w->waited)) return;
+    const int lane = __builtin_ctz(mask);
+    warp_report(w, REPORT_EARLY, lane, address[lane], bytes, "the thread has not executed griddepcontrol.wait");
+}
+
 /* ---- the interface ---------------------------------------------------------------------------------------- */
 void warp_places(Warp *w, Space space, AccessKind kind, uint8_t scope, const uint64_t address[WARP], int bytes,
                  uint32_t mask, Places *out) {
@@ -144,6 +152,7 @@ bool range_find(Warp *w, int lane, Space space, uint64_t address, uint32_t bytes
         access_global_bounds(&x, lane);
         return false;
     }
+    access_early(w, at, (int)bytes, 1u << lane);
     out->allocation = a;
     out->offset = at[lane] - a->address;
     out->data = a->data + out->offset;

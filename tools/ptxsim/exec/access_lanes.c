@@ -415,6 +415,7 @@ void places_find(Warp *w, Space space, AccessKind kind, uint8_t scope, const uin
         if (space == SPACE_SHARED) out->shared = mask;
         if (space == SPACE_GLOBAL || space == SPACE_CONST) out->global = mask;
     }
+    if (space != SPACE_CONST) access_early(w, address, bytes, out->global);
     if (w->block->launch->stats) count_access(w, kind != ACCESS_READ, address, bytes, out->global, out->shared);
 }
 

@@ -31,6 +31,7 @@ Space access_window(uint64_t address, uint64_t *start);                 /* that 
 void access_bounds(const Access *, int lane, const char *space, uint64_t size);
 void access_global_bounds(const Access *, int lane);
 void access_misaligned(const Access *, uint32_t lanes);
+void access_early(Warp *, const uint64_t address[WARP], int bytes, uint32_t lanes); /* before griddepcontrol.wait */
 void access_overlapped(Warp *, const Inst *, const uint64_t address[WARP], uint8_t *const place[WARP], int bytes);
 
 #ifdef ALU_LEVEL

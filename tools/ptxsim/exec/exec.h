@@ -44,6 +44,7 @@ typedef struct Warp {
     WarpState state;
     uint32_t live, carry; /* lanes not exited; condition-code bit of each lane */
     uint32_t passed;      /* lanes that exited ahead of others (Path.ahead) */
+    uint32_t waited;      /* lanes behind griddepcontrol.wait */
     Path *path;
     int paths, path_capacity;
     Frame *frame;

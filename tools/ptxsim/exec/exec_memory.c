@@ -148,6 +148,11 @@ void exec_isspace(Warp *w, const Inst *i, uint32_t mask) {
     predicate_out(w, &i->d, v, mask);
 }
 
+void exec_grid_wait(Warp *w, const Inst *i, uint32_t mask) {
+    (void)i;
+    w->waited |= mask;
+}
+
 void exec_nothing(Warp *w, const Inst *i, uint32_t mask) {
     (void)w;
     (void)i;

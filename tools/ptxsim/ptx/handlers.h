@@ -53,6 +53,7 @@ void exec_apply_priority(Warp *, const Inst *, uint32_t);
 void exec_fence(Warp *, const Inst *, uint32_t);
 void exec_isspace(Warp *, const Inst *, uint32_t);
 void exec_nothing(Warp *, const Inst *, uint32_t);
+void exec_grid_wait(Warp *, const Inst *, uint32_t);
 void exec_shuffle(Warp *, const Inst *, uint32_t);
 void exec_vote(Warp *, const Inst *, uint32_t);
 void exec_match(Warp *, const Inst *, uint32_t);

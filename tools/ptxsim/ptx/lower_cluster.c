@@ -84,11 +84,14 @@ void lower_set_registers(Parser *p, const Stmt *s) {
     i->flow = FLOW_WAIT;
 }
 
-/* griddepcontrol.{launch_dependents, wait}: grids of a stream run one after another here, so both hold already. */
+/* griddepcontrol.{launch_dependents, wait}: grids run one after another here, so both hold already; who has waited is noted
+ * (access_early). */
 void lower_grid_control(Parser *p, const Stmt *s) {
     Words w = {.stmt = s};
     need_target(p, s, 90);
-    if (!word_take(&w, "launch_dependents")) word_need(p, &w, "wait");
+    const bool waits = !word_take(&w, "launch_dependents");
+    if (waits) word_need(p, &w, "wait");
     words_end(p, &w, 0);
-    emit(p, s, exec_nothing)->kind = CLASS_SYNC;
+    p->fn->waits |= waits;
+    emit(p, s, waits ? exec_grid_wait : exec_nothing)->kind = CLASS_SYNC;
 }

@@ -167,6 +167,7 @@ struct Function {
     uint32_t max_cluster_rank;          /* .maxclusterrank; 0: not said */
     bool explicit_cluster;              /* .explicitcluster: a launch must give cluster dimensions */
     bool calls, global_atomics, barriers; /* of the code and everything it calls */
+    bool waits;             /* has griddepcontrol.wait */
     int line, column;       /* of its name */
     Function *next;
 };
