@@ -327,11 +327,45 @@ static void graph_of_a_module_that_is_gone(void **state) {
     cu.cuGraphDestroy(g);
 }
 
+/* A programmatic edge orders kernels as a full one does; a device before sm_90 has none, nor have copies. */
+static void programmatic_edges(void **state) {
+    (void)state;
+    const CUgraphEdgeData early = {.from_port = 1, .type = 1}, unknown = {.from_port = 1};
+    CUgraphEdgeData told[2];
+    CUgraphNode at[2], from[2], to[2], fill;
+    CUgraph g;
+    CUgraphExec e;
+    CUdevice device;
+    int major = 0;
+    size_t n = 2;
+    cu.cuDeviceGet(&device, 0);
+    cu.cuDeviceGetAttribute(&major, 75, device); /* CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR */
+    cu.cuGraphCreate(&g, 0);
+    at[0] = node(g, NULL, 0, 1);
+    at[1] = node(g, NULL, 0, 2);
+    const CUDA_MEMSET_NODE_PARAMS zeros = {.dst = list + 4 * (ROOM - 1), .elementSize = 4, .width = 1, .height = 1};
+    CUcontext context;
+    cu.cuCtxGetCurrent(&context);
+    assert_int_equal(cu.cuGraphAddMemsetNode(&fill, g, NULL, 0, &zeros, context), CUDA_SUCCESS);
+    assert_int_equal(cu.cuGraphAddDependencies_v2(g, &at[0], &at[1], &unknown, 1), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cu.cuGraphAddDependencies_v2(g, &fill, &at[1], &early, 1), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cu.cuGraphAddDependencies_v2(g, &at[0], &at[1], &early, 1), major < 9 ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS);
+    if (major < 9) assert_int_equal(cu.cuGraphAddDependencies_v2(g, &at[0], &at[1], NULL, 1), CUDA_SUCCESS);
+    assert_int_equal(cu.cuGraphGetEdges_v2(g, from, to, told, &n), CUDA_SUCCESS);
+    assert_true(n == 1 && from[0] == at[0] && to[0] == at[1] && told[0].type == (major >= 9) && told[0].from_port == (major >= 9));
+    assert_int_equal(cu.cuGraphInstantiateWithFlags(&e, g, 0), CUDA_SUCCESS);
+    assert_int_equal(cu.cuGraphLaunch(e, NULL), CUDA_SUCCESS);
+    assert_int_equal(digits(), 12);
+    assert_int_equal(cu.cuGraphRemoveDependencies_v2(g, &at[0], &at[1], major < 9 ? NULL : &early, 1), CUDA_SUCCESS);
+    cu.cuGraphExecDestroy(e);
+    cu.cuGraphDestroy(g);
+}
+
 int main(void) {
 #define RUN(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
         RUN(order_between_streams), RUN(legacy_stream_waits), RUN(late_copies_show_early_reuse),
         RUN(host_functions),        RUN(event_times),         RUN(captured_fork_and_join),
-        RUN(branches_in_any_order), RUN(child_clone_update),  RUN(graph_of_a_module_that_is_gone)};
+        RUN(branches_in_any_order), RUN(child_clone_update),  RUN(graph_of_a_module_that_is_gone), RUN(programmatic_edges)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
