@@ -79,5 +79,6 @@ void bench_close(BenchModel *m);
 
 /* peak.c: FLOP/s of fused multiply-adds in registers (f32, the widest vectors), all threads at once. */
 double bench_fma_peak(int threads);
+double bench_copy_peak(int threads); /* bytes read and written a second, of blocks that no cache holds */
 
 #endif

@@ -2,6 +2,7 @@
 #include "bench/model.h"
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { CHAINS = 16, WIDTH = 16, ROUNDS = 1 << 16 };
 typedef float Vector __attribute__((vector_size(WIDTH * sizeof(float))));
@@ -46,9 +47,29 @@ static void *work(void *arg) {
     return NULL;
 }
 
-double bench_fma_peak(int threads) {
+static void *copies(void *arg) {
+    enum { BYTES = 64 << 20 };
+    Worker *w = arg;
+    char *from = malloc(BYTES), *to = malloc(BYTES);
+    if (!from || !to) exit(1);
+    memset(from, 1, BYTES);
+    memset(to, 2, BYTES);
+    pthread_barrier_wait(w->start);
+    const double start = bench_now();
+    do {
+        memcpy(to, from, BYTES);
+        from[w->rounds % BYTES] = to[BYTES / 2]; /* so that it is made each time */
+        w->rounds += 2 * (long)BYTES;
+        w->seconds = bench_now() - start;
+    } while (w->seconds < 0.2);
+    free(from);
+    free(to);
+    return NULL;
+}
+
+/* What all threads do together: the sum of their rounds a second. */
+static double together(int threads, void *run(void *)) {
     enum { MOST = 256 };
-    static const double flops_per_round = 2.0 * CHAINS * WIDTH;
     pthread_barrier_t start;
     pthread_t thread[MOST];
     Worker worker[MOST];
@@ -57,12 +78,15 @@ double bench_fma_peak(int threads) {
     pthread_barrier_init(&start, NULL, (unsigned)threads);
     for (int i = 0; i < threads; i++) {
         worker[i] = (Worker){.start = &start};
-        if (pthread_create(&thread[i], NULL, work, &worker[i])) exit(1);
+        if (pthread_create(&thread[i], NULL, run, &worker[i])) exit(1);
     }
     for (int i = 0; i < threads; i++) {
         pthread_join(thread[i], NULL);
-        sum += flops_per_round * (double)worker[i].rounds / worker[i].seconds;
+        sum += (double)worker[i].rounds / worker[i].seconds;
     }
     pthread_barrier_destroy(&start);
     return sum;
 }
+
+double bench_fma_peak(int threads) { return 2.0 * CHAINS * WIDTH * together(threads, work); }
+double bench_copy_peak(int threads) { return together(threads, copies); }

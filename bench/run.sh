@@ -9,7 +9,7 @@ fusec=$build/fusec
 measure=$build/bench/measure
 blis_skx=0 # what BLIS calls its kernels for AVX-512
 CC=${CC:-cc}
-names="compile checkpoint ablation gemm conv fusion fusion-host gpt2-host resnet50-host ptxsim trust"
+names="compile checkpoint ablation gemm conv fusion fusion-host gpt2-host roofline-host resnet50-host ptxsim trust"
 
 ratio() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.3f", a / b }'; }
 
@@ -247,6 +247,20 @@ bench_gpt2_host() {
     figure gpt2_host.step.peak_mb "$3" MiB
 }
 
+# Steps of the examples, the large ones with smaller batches: the kernel that is furthest below its roofline.
+bench_roofline_host() {
+    for of in 'digits/cnn digits_cnn' 'chargpt/chargpt chargpt' 'unet/unet unet B=1' 'gpt2/gpt2 gpt2 B=4 T=64' 'resnet50/resnet50 resnet50 B=4'; do
+        set -- $of
+        file=$1 model=$2
+        shift 2
+        "$fusec" "$src/examples/$file.dsl" ${1:+-D $1} ${2:+-D $2} --entry=step -o "$work/$model.o"
+        link "$work/step" step -DMODEL="$model" "$work/$model.o"
+        result=$("$work/step" --steps 2 --roofline)
+        echo "$model: ${result#* }" >&2
+        figure "roofline_host.$model.least" "${result% *}" ratio
+    done
+}
+
 # PYTHON: an interpreter that has PyTorch
 bench_resnet50_host() {
     python=${PYTHON:-python3} threads=${THREADS:-$(nproc)}
@@ -309,6 +323,7 @@ for each in $names; do
     fusion) sh "$src/bench/fusion.sh" "$build" ;;
     fusion-host) bench_fusion_host ;;
     gpt2-host) bench_gpt2_host ;;
+    roofline-host) bench_roofline_host ;;
     resnet50-host) bench_resnet50_host ;;
     ptxsim) bench_ptxsim ;;
     trust) bench_trust ;;

@@ -2,7 +2,10 @@
  * -DMODEL=NAME, on one batch.  Prints "seconds of_peak peak_mib": the median step; 6 x parameters x tokens over it,
  * against the rate of fused multiply-adds measured before and after (the larger); arena, parameters and states.
  * Verified in the timed run: every loss is finite, the first is within 0.5 of X, the last is smaller than the first.
- * --profile: then, to stderr, the ten kernels that one more step spends most time in. */
+ * --profile: then, to stderr, the ten kernels that one more step spends most time in.
+ * --roofline: prints instead "share kernel" of the kernel that is furthest below its roofline: the time that its operations take at the
+ * peak, or its bytes at the rate of a copy of 64 MiB, whichever is more, over the least time of its launches in three more steps; of
+ * kernels that take a five-hundredth of the step, and 50 us a launch: a call takes some 5. */
 #include "bench/median.h"
 #include "bench/model.h"
 #include <math.h>
@@ -14,7 +17,7 @@
 BENCH_FORM(MODEL)
 
 typedef struct Options {
-    int steps, threads, profile;
+    int steps, threads, profile, roofline;
     double tokens, loss_near;
 } Options;
 
@@ -24,6 +27,8 @@ static Options parse(int argc, char **argv) {
         const char *value = i + 1 < argc ? argv[i + 1] : "0";
         if (!strcmp(argv[i], "--profile"))
             o.profile = 1;
+        else if (!strcmp(argv[i], "--roofline"))
+            o.roofline = 1;
         else if (!strcmp(argv[i], "--steps"))
             o.steps = atoi(value), i++;
         else if (!strcmp(argv[i], "--threads"))
@@ -89,6 +94,35 @@ static void profile(BenchModel *m) {
     free(count);
 }
 
+static void roofline(BenchModel *m, int threads, double peak) {
+    enum { STEPS = 3, SHARE = 500 };
+    const fusec_manifest *all = m->form->manifest;
+    const double bytes = bench_copy_peak(threads);
+    double *least = calloc(all->n_kernels, sizeof *least), total = 0, worst = INFINITY;
+    const char *name = "none";
+    int *count = calloc(all->n_kernels, sizeof *count);
+    for (int s = 0; s < STEPS && least && count; s++) {
+        double *seconds = calloc(all->n_kernels, sizeof *seconds);
+        if (!seconds) exit(1);
+        memset(count, 0, all->n_kernels * sizeof *count);
+        bench_profile(m, seconds, count);
+        for (uint32_t k = 0; k < all->n_kernels; k++)
+            if (!s || seconds[k] < least[k]) least[k] = seconds[k];
+        free(seconds);
+    }
+    for (uint32_t k = 0; least && k < all->n_kernels; k++) total += least[k];
+    for (uint32_t k = 0; least && count && k < all->n_kernels; k++) {
+        const double flops = count[k] * all->kernels[k].flops / peak, moved = count[k] * all->kernels[k].bytes / bytes,
+                     share = (flops > moved ? flops : moved) / least[k];
+        if (SHARE * least[k] < total || least[k] < 50e-6 * count[k] || share >= worst) continue;
+        worst = share;
+        name = all->kernels[k].name;
+    }
+    printf("%.3f %s\n", worst, name);
+    free(least);
+    free(count);
+}
+
 int main(int argc, char **argv) {
     const Options o = parse(argc, argv);
     BenchModel m;
@@ -97,7 +131,8 @@ int main(int argc, char **argv) {
     const double seconds = median_step(&m, &o), after = bench_fma_peak(o.threads);
     const double bytes = (double)(bench_arena_used(&m) + m.memory.param_bytes + m.memory.state_bytes);
     if (after > peak) peak = after;
-    printf("%.4f %.4f %.1f\n", seconds, 6 * parameters(m.form->manifest) * o.tokens / seconds / peak, bytes / (1 << 20));
+    if (o.roofline) roofline(&m, o.threads, peak);
+    else printf("%.4f %.4f %.1f\n", seconds, 6 * parameters(m.form->manifest) * o.tokens / seconds / peak, bytes / (1 << 20));
     fprintf(stderr, "step: %d thread(s), peak %.1f GFLOP/s, last loss %.4f\n", o.threads, peak / 1e9,
             (double)bench_loss(&m));
     if (o.profile) profile(&m);
