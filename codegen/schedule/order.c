@@ -77,26 +77,41 @@ static int worth_as_inner(const HostPlan *kp, int axis, bool summed) {
     return kp->k->axes.at[axis].extent.bound < VECTOR || picked_apart(kp, &kp->k->body, axis) ? 1 : 3;
 }
 
+/* A product of more terms than one running f32 may add: with a summed axis innermost each step adds its terms up from zero, else each
+ * term is added to the result in memory. */
+static bool adds_many(const HostPlan *kp, const LoopSink *s) {
+    enum { MOST_PRODUCTS = 512 }; /* targets.def; docs/numerics.md */
+    double terms = 1;
+    for (int o = 0; o < s->inst->n_over; o++) terms *= (double)kp->k->axes.at[s->inst->over[o]].extent.bound;
+    return s->kind == SINK_DOT && terms > MOST_PRODUCTS;
+}
+
 /* A nest that sums: the order of its additions must follow from the sum and from what the kernel reads, not from what
  * else it keeps or stores, so that a value recomputed from the same reads is the same to the bit.  Axes stand as the
  * kernel names them; innermost is the last of the best.  Where nothing is read along any, what is summed was computed here: then
  * lanes are sums, not terms of one, of few terms: each is added by itself, and of 128 times 0.1 the sum is 1e-6 off. */
 static int sum_order(const HostPlan *kp, const TileType *axes, int n, const LoopSink *sinks, int8_t *order) {
     enum { FEW_TERMS = 128 };
-    int count = 0, best = -1, most = 0, beside = -1;
+    int count = 0, best = -1, most = 0, beside = -1, longest = -1;
     int64_t terms = 1;
+    bool many = false, sums = false; /* it adds_many; the best is a summed axis */
     for (int i = 0; i < axes->n_axes; i++) {
         const int axis = axes->axis[i];
         bool summed = false;
         if (axis_trivial(kp->k, axis)) continue;
-        for (int k = 0; k < n; k++) summed |= sink_reduces(&sinks[k]) && sink_reduces_axis(&sinks[k], axis);
+        for (int k = 0; k < n; k++) {
+            const bool by = sink_reduces(&sinks[k]) && sink_reduces_axis(&sinks[k], axis);
+            summed |= by, many |= by && adds_many(kp, &sinks[k]);
+        }
         const int worth = worth_as_inner(kp, axis, summed);
-        if (worth && worth >= most) best = count, most = worth;
+        if (worth && worth >= most) best = count, most = worth, sums = summed;
+        if (summed && (longest < 0 || kp->k->axes.at[axis].step >= kp->k->axes.at[order[longest]].step)) longest = count;
         if (!summed && kp->k->axes.at[axis].step >= VECTOR) beside = count;
         if (summed) terms *= kp->k->axes.at[axis].step;
         order[count++] = (int8_t)axis;
     }
-    if (best < 0 && terms <= FEW_TERMS) best = beside;
+    if (best < 0 && terms <= FEW_TERMS) best = beside, sums = false;
+    if (many && longest >= 0 && !sums) best = longest;
     if (best >= 0) {
         const int8_t inner = order[best];
         memmove(order + best, order + best + 1, (size_t)(count - 1 - best));

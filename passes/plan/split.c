@@ -97,7 +97,6 @@ static Node *sum_outer_first(Rewriter *r, const Node *n) {
     return rewrite_reduce(r, OP_SUM, outer, inner, rest);
 }
 
-
 Node *rule_split_sum(Rewriter *r, const Node *n) {
     const Target *t = r->target;
     const Slices *at_hand = is_at_hand(r, n) ? &r->facts.slices[r->at->id] : NULL;

@@ -52,6 +52,29 @@ done
 for n in 65 8193 20011; do accurate interp $n; done
 [ -e "$BUILD/ptxsim/libcuda.so.1" ] && for n in 65 8193; do accurate cuda $n; done
 
+# products of few rows and columns, whose slices end where no block does
+{
+    echo "dim N = 1000003"
+    echo "model narrow {"
+    for c in 1 2 3 5 6; do echo "    x$c = param [N, $c] init constant(0.1)"; done
+    for a in 1 2 3 5; do
+        for b in 2 3 6; do
+            echo "    p_${a}_$b = transpose(x$a) @ x$b / float(N) * 10.0"
+            echo "    output most_${a}_$b = max(p_${a}_$b)"
+            echo "    output least_${a}_$b = min(p_${a}_$b)"
+        done
+    done
+    echo "}"
+} >narrow.dsl
+for n in 250007 1000003 1500001; do
+    for t in $targets; do
+        "$FUSEC" run narrow.dsl --entry infer --quiet -D N=$n --target $t >out 2>log || fail "narrow, N=$n on $t: $(cat log)"
+        awk -v what="N=$n on $t" 'NF == 2 { n++; off = $2 / 0.1 - 1; if (off < 0) off = -off
+            if (!(off <= 5e-6)) { print "FAIL: " $1 ", " what ": off by " off; bad = 1 } }
+            END { if (n != 24) { print "FAIL: " what ": " n " results"; bad = 1 } exit bad }' out || bad=1
+    done
+done
+
 # of as many as an extent says when the model is called: in slices, as if that were fixed
 cat >bounded.dsl <<'END'
 dim S <= 100000
