@@ -77,13 +77,11 @@ static int worth_as_inner(const HostPlan *kp, int axis, bool summed) {
     return kp->k->axes.at[axis].extent.bound < VECTOR || picked_apart(kp, &kp->k->body, axis) ? 1 : 3;
 }
 
-/* A product of more terms than one running f32 may add: with a summed axis innermost each step adds its terms up from zero, else each
- * term is added to the result in memory. */
-static bool adds_many(const HostPlan *kp, const LoopSink *s) {
-    enum { MOST_PRODUCTS = 512 }; /* targets.def; docs/numerics.md */
-    double terms = 1;
+/* Terms of a product: with a summed axis innermost each step adds its own up from zero, else each is added to the result in memory. */
+static double terms_of(const HostPlan *kp, const LoopSink *s) {
+    double terms = s->kind == SINK_DOT;
     for (int o = 0; o < s->inst->n_over; o++) terms *= (double)kp->k->axes.at[s->inst->over[o]].extent.bound;
-    return s->kind == SINK_DOT && terms > MOST_PRODUCTS;
+    return terms;
 }
 
 /* A nest that sums: the order of its additions must follow from the sum and from what the kernel reads, not from what
@@ -92,16 +90,19 @@ static bool adds_many(const HostPlan *kp, const LoopSink *s) {
  * lanes are sums, not terms of one, of few terms: each is added by itself, and of 128 times 0.1 the sum is 1e-6 off. */
 static int sum_order(const HostPlan *kp, const TileType *axes, int n, const LoopSink *sinks, int8_t *order) {
     enum { FEW_TERMS = 128 };
+    enum { MOST_PRODUCTS = 512, MOST_BESIDE = 8192 }; /* that one f32 adds; where vectors are of columns: docs/numerics.md */
     int count = 0, best = -1, most = 0, beside = -1, longest = -1;
     int64_t terms = 1;
-    bool many = false, sums = false; /* it adds_many; the best is a summed axis */
+    double products = 0;
+    bool sums = false; /* the best is a summed axis */
     for (int i = 0; i < axes->n_axes; i++) {
         const int axis = axes->axis[i];
         bool summed = false;
         if (axis_trivial(kp->k, axis)) continue;
         for (int k = 0; k < n; k++) {
             const bool by = sink_reduces(&sinks[k]) && sink_reduces_axis(&sinks[k], axis);
-            summed |= by, many |= by && adds_many(kp, &sinks[k]);
+            summed |= by;
+            if (by && terms_of(kp, &sinks[k]) > products) products = terms_of(kp, &sinks[k]);
         }
         const int worth = worth_as_inner(kp, axis, summed);
         if (worth && worth >= most) best = count, most = worth, sums = summed;
@@ -111,7 +112,7 @@ static int sum_order(const HostPlan *kp, const TileType *axes, int n, const Loop
         order[count++] = (int8_t)axis;
     }
     if (best < 0 && terms <= FEW_TERMS) best = beside, sums = false;
-    if (many && longest >= 0 && !sums) best = longest;
+    if (longest >= 0 && !sums && products > (beside >= 0 ? MOST_BESIDE : MOST_PRODUCTS)) best = longest;
     if (best >= 0) {
         const int8_t inner = order[best];
         memmove(order + best, order + best + 1, (size_t)(count - 1 - best));
