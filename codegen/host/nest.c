@@ -268,4 +268,5 @@ void nest_emit(KernelEmit *ke, const TileType *axes, int n, Sink *sinks) {
     else
         body(&t, n, sinks);
     LLVMPositionBuilderAtEnd(e->b, ke->current);
+    nest_reduce_end(&t, n, sinks);
 }

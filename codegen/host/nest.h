@@ -57,6 +57,7 @@ typedef struct Sink {
     bool in_register;
     int depth; /* of the result's innermost axis */
     LLVMValueRef acc, acc_lane, place, computed;
+    LLVMValueRef whole; /* the result, while the nest adds up apart from it; NULL: it adds to the result */
 } Sink;
 
 void nest_emit(KernelEmit *ke, const TileType *axes, int n, Sink *sinks);

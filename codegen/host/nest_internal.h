@@ -48,6 +48,8 @@ void nest_reduce_prepare(Nest *t, int n, Sink *sinks);
 /* Code at `depth` before the loops inside it; after them, at the builder's position. */
 void nest_reduce_begin(Nest *t, int depth, int n, Sink *sinks);
 void nest_reduce_finish(Nest *t, int depth, int width, int n, Sink *sinks);
+/* After the nest. */
+void nest_reduce_end(Nest *t, int n, Sink *sinks);
 /* One step in a vector register, where masked lanes keep what they have, or in the result's buffer: computed now, written
  * with the other sinks. */
 void nest_reduce_in_register(Nest *t, Sink *s);

@@ -1,5 +1,7 @@
 /* Reductions of a nest: accumulators in registers around the loops, or sums in the result's buffer. */
 #include "codegen/host/nest_internal.h"
+#include "ir/target.h"
+#include <math.h>
 
 static DType accumulator_type(const Nest *t, const Sink *s) { return t->k->types.at[s->of.inst->result].dtype; }
 
@@ -41,12 +43,64 @@ static void fill(KernelEmit *ke, int storage, LLVMValueRef v) {
     ke->current = after;
 }
 
+/* ---- products in memory ------------------------------------------------------------------------------------------ */
+/* A long product that goes through this nest several times adds up each time's terms from zero, and those sums to the result: added to
+ * the result one by one they would all go through one f32 (docs/numerics.md). */
+static bool adds_apart(const Nest *t, const Sink *s) {
+    const int most = target_find("host")->device->most_products;
+    double terms = 1, steps = 1;
+    for (int o = 0; o < s->of.inst->n_over; o++) {
+        const Axis *a = &t->k->axes.at[s->of.inst->over[o]];
+        terms *= (double)a->extent.bound;
+        steps *= ceil((double)a->extent.bound / a->step);
+    }
+    return s->of.kind == SINK_DOT && !s->in_register && t->ke->v->storage.at[s->of.storage].n && accumulator_type(t, s) == DT_F32 && steps > 1 && terms > most;
+}
+
+static void begin_apart(Nest *t, Sink *s) {
+    enum { SLACK = 4 }; /* vectors behind it, as every storage has (kernel.c) */
+    s->whole = t->ke->memory[s->of.storage];
+    t->ke->memory[s->of.storage] = nest_alloca(t->ke, t->e->f32, t->ke->v->storage.at[s->of.storage].elements + SLACK * t->ke->v->vector);
+    fill(t->ke, s->of.storage, emit_identity(t->e, OP_SUM, DT_F32));
+}
+
+/* whole += apart, vector by vector. */
+static void end_apart(Nest *t, Sink *s) {
+    const Emit *e = t->e;
+    KernelEmit *ke = t->ke;
+    const int width = ke->v->vector;
+    LLVMValueRef apart = ke->memory[s->of.storage];
+    LLVMBasicBlockRef pre = LLVMGetInsertBlock(e->b), body = emit_block(e, ke->fn, "add"), after = emit_block(e, ke->fn, "added");
+    LLVMTypeRef type = emit_vector_type(e->f32, width);
+    LLVMBuildBr(e->b, body);
+    LLVMPositionBuilderAtEnd(e->b, body);
+    LLVMValueRef i = LLVMBuildPhi(e->b, e->i64, "");
+    LLVMValueRef to = emit_f32_at(e, s->whole, i), sum = LLVMBuildLoad2(e->b, type, to, ""),
+                 more = LLVMBuildLoad2(e->b, type, emit_f32_at(e, apart, i), "");
+    LLVMSetAlignment(sum, 4);
+    LLVMSetAlignment(more, 4);
+    LLVMSetAlignment(LLVMBuildStore(e->b, LLVMBuildFAdd(e->b, sum, more, ""), to), 4);
+    LLVMValueRef next = LLVMBuildAdd(e->b, i, emit_i64(e, width), "");
+    LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSLT, next, emit_i64(e, ke->v->storage.at[s->of.storage].elements), ""), body, after);
+    LLVMAddIncoming(i, (LLVMValueRef[]){emit_i64(e, 0), next}, (LLVMBasicBlockRef[]){pre, body}, 2);
+    LLVMPositionBuilderAtEnd(e->b, after);
+    ke->current = after;
+    ke->memory[s->of.storage] = s->whole;
+}
+
+void nest_reduce_end(Nest *t, int n, Sink *sinks) {
+    for (int i = 0; i < n; i++)
+        if (sinks[i].whole) end_apart(t, &sinks[i]);
+}
+
 void nest_reduce_prepare(Nest *t, int n, Sink *sinks) {
     for (int i = 0; i < n; i++) {
         Sink *s = &sinks[i];
+        s->whole = NULL;
         if (!sink_reduces(&s->of)) continue;
         s->depth = nest_depth(t, &t->k->types.at[s->of.inst->result]);
         s->in_register = t->inner >= 0 && sink_reduces_axis(&s->of, t->inner);
+        if (adds_apart(t, s)) begin_apart(t, s);
         if (s->of.kind != SINK_REDUCE || reduces_nothing(t, s) || (s->in_register && !revisits(t, s))) continue;
         const DType type = accumulator_type(t, s);
         LLVMValueRef zero = emit_identity(t->e, s->of.inst->op, type);

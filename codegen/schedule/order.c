@@ -77,42 +77,26 @@ static int worth_as_inner(const HostPlan *kp, int axis, bool summed) {
     return kp->k->axes.at[axis].extent.bound < VECTOR || picked_apart(kp, &kp->k->body, axis) ? 1 : 3;
 }
 
-/* Terms of a product: with a summed axis innermost each step adds its own up from zero, else each is added to the result in memory. */
-static double terms_of(const HostPlan *kp, const LoopSink *s) {
-    double terms = s->kind == SINK_DOT;
-    for (int o = 0; o < s->inst->n_over; o++) terms *= (double)kp->k->axes.at[s->inst->over[o]].extent.bound;
-    return terms;
-}
-
 /* A nest that sums: the order of its additions must follow from the sum and from what the kernel reads, not from what
  * else it keeps or stores, so that a value recomputed from the same reads is the same to the bit.  Axes stand as the
  * kernel names them; innermost is the last of the best.  Where nothing is read along any, what is summed was computed here: then
  * lanes are sums, not terms of one, of few terms: each is added by itself, and of 128 times 0.1 the sum is 1e-6 off. */
 static int sum_order(const HostPlan *kp, const TileType *axes, int n, const LoopSink *sinks, int8_t *order) {
     enum { FEW_TERMS = 128 };
-    enum { MOST_PRODUCTS = 512, MOST_BESIDE = 8192 }; /* that one f32 adds; where vectors are of columns: docs/numerics.md */
-    int count = 0, best = -1, most = 0, beside = -1, longest = -1;
+    int count = 0, best = -1, most = 0, beside = -1;
     int64_t terms = 1;
-    double products = 0;
-    bool sums = false; /* the best is a summed axis */
     for (int i = 0; i < axes->n_axes; i++) {
         const int axis = axes->axis[i];
         bool summed = false;
         if (axis_trivial(kp->k, axis)) continue;
-        for (int k = 0; k < n; k++) {
-            const bool by = sink_reduces(&sinks[k]) && sink_reduces_axis(&sinks[k], axis);
-            summed |= by;
-            if (by && terms_of(kp, &sinks[k]) > products) products = terms_of(kp, &sinks[k]);
-        }
+        for (int k = 0; k < n; k++) summed |= sink_reduces(&sinks[k]) && sink_reduces_axis(&sinks[k], axis);
         const int worth = worth_as_inner(kp, axis, summed);
-        if (worth && worth >= most) best = count, most = worth, sums = summed;
-        if (summed && (longest < 0 || kp->k->axes.at[axis].step >= kp->k->axes.at[order[longest]].step)) longest = count;
+        if (worth && worth >= most) best = count, most = worth;
         if (!summed && kp->k->axes.at[axis].step >= VECTOR) beside = count;
         if (summed) terms *= kp->k->axes.at[axis].step;
         order[count++] = (int8_t)axis;
     }
-    if (best < 0 && terms <= FEW_TERMS) best = beside, sums = false;
-    if (longest >= 0 && !sums && products > (beside >= 0 ? MOST_BESIDE : MOST_PRODUCTS)) best = longest;
+    if (best < 0 && terms <= FEW_TERMS) best = beside;
     if (best >= 0) {
         const int8_t inner = order[best];
         memmove(order + best, order + best + 1, (size_t)(count - 1 - best));

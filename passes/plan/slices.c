@@ -111,7 +111,7 @@ static void slices_in_products(SumFinder *f) {
         note_readings(f, sum, k, later);
         if (!k) continue;
         if (!f->made[k->nodes.at[0].node->id].length) f->made[i].length = length_in(f, sum, k);
-        in[i] = 1 + newest_maker(f);
+        in[i] = 1 + (int)(k - f->p->kernels.at);
     }
     for (int i = 0; i < n; i++) {
         const LaterSums *x = in[i] ? &later[in[i] - 1] : NULL;

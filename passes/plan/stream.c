@@ -190,7 +190,7 @@ static bool has_room(const Finder *s, const Stream *of, const Node *n) {
 
 /* One kernel serves calls that ask for different outputs: all are asked for more often than one, and each is then given room in the
  * arena besides (may_write), for which there has to be memory. */
-static bool same_calls(const Finder *s, const Node *a, const Node *b) {
+static bool serves_both(const Finder *s, const Node *a, const Node *b) {
     return !s->f->wanted || s->f->wanted[a->id] == s->f->wanted[b->id] || !has_no_room(s->context);
 }
 
@@ -198,7 +198,7 @@ static bool same_calls(const Finder *s, const Node *a, const Node *b) {
 static bool may_join(Finder *s, const Stream *of, StreamMember *m, int dim) {
     const Node *first = of->members.at[0].node, *n = m->node, *x = n->in[m->operand];
     if (!shape_same(of->shape, x->shape) || of->dim != dim || first->remat != n->remat || first->phase != n->phase) return false;
-    if (!same_calls(s, first, n) || !has_room(s, of, n)) return false;
+    if (!serves_both(s, first, n) || !has_room(s, of, n)) return false;
     mark_dependent(s, of, n->id);
     if (s->state[n->id] == OUTSIDE || read_before(s, of, n->id)) return false;
     if (s->state[n->id] == APART) return true;
@@ -326,7 +326,7 @@ static bool may_take_turns(Finder *s, const Stream *of, const Stream *rows) {
     const Target *t = s->f->target;
     const Node *a = of->members.at[0].node, *b = rows->members.at[0].node;
     if (!t->device->takes_turns || of->turns || rows->turns || !shape_same(of->shape, rows->shape) || dim_of_rows(of) != rows->dim) return false;
-    if (a->remat != b->remat || a->phase != b->phase || !same_calls(s, a, b)) return false;
+    if (a->remat != b->remat || a->phase != b->phase || !serves_both(s, a, b)) return false;
     return tile_may_take_turns(t, of->shape->dim[rows->dim]) && may_add(rows) && !depends_on(s, rows, of) && !depends_on(s, of, rows);
 }
 

@@ -144,7 +144,6 @@ static bool is_power_of_two(const Node *k) {
     return fabs(fraction) == 0.5 && abs(e) < limit;
 }
 
-
 static bool where_holds(const Match *m, Where where) {
     DType t = m->root->in[m->root->n_in - 1]->dtype;
     switch (where) {

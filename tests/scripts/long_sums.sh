@@ -75,6 +75,25 @@ for n in 250007 1000003; do
     done
 done
 
+# products by plain loops of vectors of columns, on both sides of how many terms one f32 adds of those
+cat >wide.dsl <<'END'
+dim N = 1000003
+model wide {
+    precision bf16
+    a = param [N, 16] init constant(0.8046875)
+    b = param [N, 16] init constant(0.6953125)
+    p[c] = sum[n] a[n, c] * b[n, c]
+    output most = max(p) / float(N) / 0.55950927734375
+    output least = min(p) / float(N) / 0.55950927734375
+}
+END
+for n in 2048 2049 32768 32769 131072 1000003; do
+    "$FUSEC" run wide.dsl --entry infer --quiet -D N=$n >out 2>log || fail "wide, N=$n: $(cat log)"
+    awk -v what="N=$n" 'NF == 2 { n++; off = $2 - 1; if (off < 0) off = -off
+        if (!(off <= 2e-5)) { print "FAIL: wide, " $1 ", " what ": off by " off; bad = 1 } }
+        END { if (n != 2) { print "FAIL: " what ": " n " results"; bad = 1 } exit bad }' out || bad=1
+done
+
 # of as many as an extent says when the model is called: in slices, as if that were fixed
 cat >bounded.dsl <<'END'
 dim S <= 100000
