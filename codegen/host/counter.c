@@ -39,3 +39,17 @@ void branch_close(KernelEmit *ke, HostBranch *b) {
     LLVMPositionBuilderAtEnd(e->b, b->join);
     ke->current = b->join;
 }
+
+bool known_false(LLVMValueRef condition) {
+    return LLVMIsAConstantInt(condition) && !LLVMConstIntGetZExtValue(condition);
+}
+
+void clear_past(KernelEmit *ke, LLVMValueRef lanes, int64_t unit, LLVMValueRef memory, int64_t n) {
+    const Emit *e = ke->e;
+    LLVMValueRef rest = LLVMBuildURem(e->b, lanes, emit_i64(e, unit), ""),
+                 some = LLVMBuildICmp(e->b, LLVMIntNE, rest, emit_i64(e, 0), "");
+    if (known_false(some)) return;
+    HostBranch past = branch_open(ke, some);
+    LLVMBuildMemSet(e->b, memory, LLVMConstInt(e->i8, 0, false), emit_i64(e, n * 4), 4);
+    branch_close(ke, &past);
+}

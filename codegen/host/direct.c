@@ -61,6 +61,8 @@ static void pack_panel(const Direct *d, const PanelMemory *m, int64_t width) {
     stride[d->p->inner_column] = emit_i64(e, m->transposed ? m->length : 1);
     LLVMValueRef columns = nest_lanes(d->ke, d->p->inner_column);
     s.pack.memory = emit_f32_at(e, m->transposed ? m->transposed : m->panel, origin);
+    clear_past(ke, columns, width, m->panel, m->length * width);
+    if (m->transposed) clear_past(ke, columns, width, m->transposed, m->length * width);
     nest_emit(ke, &axes, 1, &s);
     if (m->transposed) transpose(d, m, count, columns, width);
 }

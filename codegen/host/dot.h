@@ -44,7 +44,6 @@ LLVMValueRef dot_panel_at(const Dot *d, const Packed *p, LLVMValueRef column); /
 /* Lanes of a group that exist: exact for one axis, the padded number otherwise. */
 LLVMValueRef dot_lanes(const Dot *d, const TileType *group, int64_t padded);
 LLVMValueRef dot_whole_panels(const Dot *d); /* columns that fill panels */
-bool dot_never(LLVMValueRef condition);      /* known to be false */
 
 /* ---- dot_blocks.c ---- */
 /* The k between the limits of their axes: packs, multiplies. */

@@ -184,7 +184,7 @@ static void call_block(const Dot *d, const char *name, MicroShape s, const Block
         args[MICRO_FRESH] = LLVMBuildSelect(e->b, to->aside, emit_i64(e, 1), to->fresh, "");
     }
     micro_product(e, name, s, args);
-    if (!to->aside || dot_never(to->aside)) return;
+    if (!to->aside || known_false(to->aside)) return;
     HostBranch edge = branch_open(ke, to->aside);
     LLVMValueRef put[] = {aside, to->at, to->step, to->rows, to->columns, to->fresh};
     emit_call(e, micro_put_edge(e, (int)s.vectors, (int)s.lanes), sizeof put / sizeof *put, put);
@@ -220,7 +220,7 @@ static void against(const Dot *d, const Packed *p, const Rows *rows, LLVMValueRe
                     LLVMValueRef end, YLayout y, int vectors, bool masked) {
     KernelEmit *ke = d->ke;
     const Emit *e = ke->e;
-    if (dot_never(LLVMBuildICmp(e->b, LLVMIntSLT, first, end, ""))) return;
+    if (known_false(LLVMBuildICmp(e->b, LLVMIntSLT, first, end, ""))) return;
     HostCounter q = counter_open(ke, first, end, d->p->panel);
     const Prefetch ahead[MICRO_WALKS] = {prefetch_y(d, p, row, height, q.i), prefetch_x(d, p, row, height, q.i)};
     MicroShape shape = shape_of(d, rows->layout, height, y, vectors);
@@ -253,7 +253,7 @@ static void against_panels(const Dot *d, const Packed *p, const Rows *rows, LLVM
         against(d, p, rows, row, height, first, end, y, vectors, false);
         return;
     }
-    if (dot_never(LLVMBuildICmp(e->b, LLVMIntSLT, first, end, ""))) return;
+    if (known_false(LLVMBuildICmp(e->b, LLVMIntSLT, first, end, ""))) return;
     LLVMValueRef whole = dot_whole_panels(d); /* between first and end */
     whole = LLVMBuildSelect(e->b, LLVMBuildICmp(e->b, LLVMIntSLT, whole, end, ""), whole, end, "");
     whole = LLVMBuildSelect(e->b, LLVMBuildICmp(e->b, LLVMIntSLT, whole, first, ""), first, whole, "");
@@ -357,7 +357,7 @@ static void direct_blocks(const Dot *d, const Packed *p, LLVMValueRef all) {
     d->ke->hi[axis] = whole;
     blocks(d, p, &rows, whole);
     d->ke->hi[axis] = all;
-    if (!dot_never(LLVMBuildICmp(e->b, LLVMIntSLT, whole, all, ""))) groups(d, p, whole, all);
+    if (!known_false(LLVMBuildICmp(e->b, LLVMIntSLT, whole, all, ""))) groups(d, p, whole, all);
 }
 
 static void multiply(const Dot *d, const Packed *p) {

@@ -8,7 +8,7 @@
 static void against(const Dot *d, const Packed *p, LLVMValueRef first, LLVMValueRef end, int wide) {
     KernelEmit *ke = d->ke;
     const Emit *e = ke->e;
-    if (dot_never(LLVMBuildICmp(e->b, LLVMIntSLT, first, end, ""))) return;
+    if (known_false(LLVMBuildICmp(e->b, LLVMIntSLT, first, end, ""))) return;
     HostCounter n = counter_open(ke, first, end, wide);
     LLVMValueRef offset = LLVMBuildMul(e->b, n.i, emit_i64(e, d->p->y_direct.across), "");
     const int64_t lanes = d->ke->plan->machine->vector;

@@ -19,6 +19,14 @@ LLVMValueRef dot_dense(const Dot *d, int n, const int8_t *order, LLVMValueRef *s
     return next;
 }
 
+/* Lanes of a group that exist now: [lo, hi) of each of its axes. */
+static LLVMValueRef existing(const KernelEmit *ke, const TileType *group) {
+    const Emit *e = ke->e;
+    LLVMValueRef n = emit_i64(e, 1);
+    for (int i = 0; i < group->n_axes; i++) n = LLVMBuildMul(e->b, n, nest_lanes(ke, group->axis[i]), "");
+    return n;
+}
+
 static void pack(KernelEmit *ke, int value, const TileType *axes, const PackPlace *place) {
     Sink s = {.of = {.kind = SINK_PACK, .value = value, .storage = -1}, .pack = *place};
     nest_emit(ke, axes, 1, &s);
@@ -84,6 +92,7 @@ static void pack_strips(const Dot *d, const Packed *p, PackPlace *place, LLVMVal
     const TileType axes = tile_type_union(d->p->over, d->p->columns);
     LLVMValueRef end = ke->hi[axis];
     place->memory = dot_pack_memory(ke, 2, d->p->y_pitch * lanes);
+    clear_past(ke, existing(ke, &d->p->columns), lanes, place->memory, d->p->y_pitch * lanes);
     place->stride[axis] = emit_i64(e, d->p->y_pitch);
     HostCounter n = counter_open(ke, emit_i64(e, 0), end, lanes);
     LLVMValueRef stop[2] = {LLVMBuildAdd(e->b, n.i, emit_i64(e, lanes), ""), end};
@@ -109,14 +118,16 @@ static void pack_aside(const Dot *d, PackPlace *place, LLVMValueRef memory, LLVM
     KernelEmit *ke = d->ke;
     const Emit *e = ke->e;
     const TileType axes = tile_type_union(d->p->over, d->p->columns);
-    place->memory = dot_pack_memory(ke, 2, d->p->y_pitch * (d->p->n_columns + d->ke->plan->machine->vector));
+    const int64_t n = d->p->y_pitch * (d->p->n_columns + d->ke->plan->machine->vector);
+    place->memory = dot_pack_memory(ke, 2, n);
+    clear_past(ke, existing(ke, &d->p->columns), d->p->n_columns, place->memory, n);
     for (int i = d->p->c->n - d->p->c->n_columns; i < d->p->c->n; i++)
         place->stride[d->p->c->axis[i]] = emit_i64(e, d->p->c->stride[i] * d->p->y_pitch);
     pack(ke, d->p->y, &axes, place);
-    HostCounter n = counter_open(ke, emit_i64(e, 0), emit_i64(e, d->p->n_columns), d->ke->plan->machine->vector);
-    transpose(d, emit_f32_at(e, place->memory, LLVMBuildMul(e->b, n.i, emit_i64(e, d->p->y_pitch), "")), d->p->y_pitch,
-              n.i, memory, count);
-    counter_close(ke, &n);
+    HostCounter strip = counter_open(ke, emit_i64(e, 0), emit_i64(e, d->p->n_columns), d->ke->plan->machine->vector);
+    LLVMValueRef skipped = LLVMBuildMul(e->b, strip.i, emit_i64(e, d->p->y_pitch), "");
+    transpose(d, emit_f32_at(e, place->memory, skipped), d->p->y_pitch, strip.i, memory, count);
+    counter_close(ke, &strip);
 }
 
 /* Columns that fill panels: the others are packed even where Y is used in place, since vectors would pass its end. */
@@ -126,7 +137,18 @@ LLVMValueRef dot_whole_panels(const Dot *d) {
     return LLVMBuildMul(e->b, LLVMBuildUDiv(e->b, columns, panel, ""), panel, "");
 }
 
-bool dot_never(LLVMValueRef condition) { return LLVMIsAConstantInt(condition) && !LLVMConstIntGetZExtValue(condition); }
+/* Of one axis of columns the last panel may be partial, of several any. */
+static void clear_panels(const Dot *d, LLVMValueRef memory) {
+    const Emit *e = d->ke->e;
+    const int64_t panel = d->p->panel, pitch = d->p->y_pitch;
+    if (d->p->columns.n_axes > 1) {
+        clear_past(d->ke, existing(d->ke, &d->p->columns), d->p->n_columns, memory, d->p->n_columns * pitch);
+        return;
+    }
+    LLVMValueRef whole = LLVMBuildUDiv(e->b, existing(d->ke, &d->p->columns), emit_i64(e, panel), "");
+    LLVMValueRef last = emit_f32_at(e, memory, LLVMBuildMul(e->b, whole, emit_i64(e, panel * pitch), ""));
+    clear_past(d->ke, existing(d->ke, &d->p->columns), panel, last, panel * pitch);
+}
 
 /* Row and column numbers follow the storage of C, so that blocks need no further mapping. */
 static void pack_y(const Dot *d, const Packed *p, LLVMValueRef memory) {
@@ -135,6 +157,7 @@ static void pack_y(const Dot *d, const Packed *p, LLVMValueRef memory) {
     const TileType axes = tile_type_union(d->p->over, d->p->columns);
     PackPlace place = {.memory = memory, .pairs = d->p->pair_axis + 1};
     const bool transposed = d->p->y_direct.along_k;
+    clear_panels(d, memory);
     for (int i = 0; i < d->p->over.n_axes; i++) {
         const int axis = d->p->over.axis[i];
         place.stride[axis] = LLVMBuildMul(e->b, p->k_index[axis], emit_i64(e, transposed ? 1 : d->p->panel), "");
@@ -165,7 +188,7 @@ void dot_pack_y(const Dot *d, const Packed *p) {
     const int axis = d->p->columns.axis[0];
     LLVMValueRef whole = dot_whole_panels(d), end = ke->hi[axis];
     LLVMValueRef some = LLVMBuildICmp(e->b, LLVMIntSLT, whole, end, "");
-    if (dot_never(some)) return;
+    if (known_false(some)) return;
     HostCounter once = counter_open(ke, emit_i64(e, 0), LLVMBuildZExt(e->b, some, e->i64, ""), 1);
     ke->lo[axis] = whole;
     pack_y(d, p, dot_panel_at(d, p, whole));
@@ -190,6 +213,8 @@ void dot_pack_x(const Dot *d, const Packed *p) {
     const Emit *e = ke->e;
     const TileType axes = tile_type_union(d->p->rows, d->p->over);
     PackPlace place = {.memory = p->x, .pairs = d->p->pair_axis + 1};
+    const bool all = d->p->inner || d->p->rows.n_axes > 1;
+    clear_past(ke, existing(ke, &d->p->rows), all ? d->p->n_rows : d->p->row_unit, p->x, dot_x_elements(d));
     for (int i = 0; i < d->p->over.n_axes; i++)
         place.stride[d->p->over.axis[i]] =
             LLVMBuildMul(e->b, p->k_index[d->p->over.axis[i]], emit_i64(e, d->p->x_step), "");

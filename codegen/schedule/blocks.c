@@ -8,8 +8,8 @@
  * Both factors are evaluated into packed buffers, with whatever prologue they carry: X as [k][rows] or
  * [rows][k], whichever its loads make contiguous, Y as panels [columns / panel][k][panel].  A micro-kernel, one
  * per module and shape, keeps a block of C in registers while k runs; the block follows from the machine's registers
- * and lanes.  Rows and columns past the tile's extent hold arbitrary numbers that nothing reads; k runs over
- * existing lanes only.  Where the loads of Y run along k, Y is transposed square by square, a strip of columns at a
+ * and lanes.  Rows and columns past the tile's extent hold zeros or what was packed before, which counts for nothing;
+ * k runs over existing lanes only.  Where the loads of Y run along k, Y is transposed square by square, a strip of columns at a
  * time, in place or, with a prologue or ends that fill no square, evaluated aside.  Long k is packed in
  * parts.
  *
