@@ -92,6 +92,12 @@ static void find_updates(Plan *p) {
     }
 }
 
+/* Do its programs write elements once each, having read those that they go over? */
+static bool has_elements(const PlanKernel *k) {
+    const bool kind = k->kind == KERNEL_MAP || k->kind == KERNEL_ROW || k->kind == KERNEL_CONTRACT || k->kind == KERNEL_SCATTER;
+    return kind && !k->workspace;
+}
+
 void pass_overwrite(PassContext *c, Plan *p) {
     if (c->disabled[PASS_overwrite] || c->disabled[PASS_fuse]) return;
     Overwrite o = {.arena = arena_new(), .p = p};
@@ -113,7 +119,7 @@ void pass_overwrite(PassContext *c, Plan *p) {
     }
     for (int k = 0; k < p->kernels.n; k++) {
         PlanKernel *pk = &p->kernels.at[k];
-        if ((pk->kind != KERNEL_MAP && pk->kind != KERNEL_ROW && pk->kind != KERNEL_CONTRACT) || pk->workspace) continue;
+        if (!has_elements(pk)) continue;
         for (int i = 0; i < pk->nodes.n; i++) {
             const PlanNode *v = &pk->nodes.at[i];
             if (!v->stored || v->part == PART_SLICES || !in_arena_alone(&o, v->node) || p->buffer[v->node->id].within) continue;

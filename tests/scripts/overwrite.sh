@@ -29,29 +29,40 @@ model chain {
 }
 END
 
-# check MODEL EXECUTOR TARGET SHARE [OPTION]: the arena of grad is at most SHARE of that without; the bits are the same
+cat >rows.dsl <<'END'
+dim V = 1003, C = 32
+model rows {
+    w = param [V, C] init normal(1.0)
+    ids = mod(int(iota(90, axis = 0, rank = 1)), 80) * 7
+    h = w @ (param [C, C] init normal(0.3) as mix)
+    output y = transpose(tanh(h + scatter_add(tanh(w[ids]), ids, V))) @ w
+}
+END
+
+# check MODEL EXECUTOR TARGET SHARE [OPTION]: the arena of grad, of rows that of infer, is at most SHARE of that without; the bits are the same
 check() {
-    what="$1 on $2 $3"
+    what="$1 on $2 $3" entry=grad
+    [ $1 != rows ] || entry=infer
     for option in "" -fno-overwrite; do
-        "$FUSEC" report "$1.dsl" --target $3 --entry grad $option | sed -n 's/^  arena //p' >"arena$option"
+        "$FUSEC" report "$1.dsl" --target $3 --entry $entry $option | sed -n 's/^  arena //p' >"arena$option"
     done
-    both_ways overwrite "$1.dsl" grad $2 ${5-} || return
+    both_ways overwrite "$1.dsl" $entry $2 ${5-} || return
     awk -v a="$(cat arena)" -v b="$(cat arena-fno-overwrite)" -v s=$4 'BEGIN { exit !(a <= s * b) }' ||
         fail "$what: arena $(cat arena), $(cat arena-fno-overwrite) without"
-    cmp -s with.safetensors without.safetensors || fail "$what: other gradients"
+    cmp -s with.safetensors without.safetensors || fail "$what: other numbers"
 }
 
-for model in vocabulary chain; do
-    share=1
-    [ $model = chain ] || share=0.6
+for model in vocabulary chain rows; do
+    share=0.6
+    [ $model != chain ] || share=1
     check $model host host $share
     check $model interp host $share
     check $model c99 c99 $share
 done
 has_software_gpu || exit $bad
-for model in vocabulary chain; do
-    share=1
-    [ $model = chain ] || share=0.6
+for model in vocabulary chain rows; do
+    share=0.6
+    [ $model != chain ] || share=1
     check $model cuda sm_80 $share --arch=sm_80
     check $model cuda sm_90a $share --arch=sm_90a
 done
