@@ -54,11 +54,30 @@ fn ranks(x, descending = false) {
 # Along the last axis; the gradient goes where the element came from.  NaN has no place.
 fn sort(x, descending = false) { return first_of(x, ranks(x, descending), x.dim(-1)) }
 
-# The k greatest of the last axis, the greatest first, and where they are: [.., k], i32[.., k].
+# The k greatest of the last axis, the greatest first, and where they are: [.., k], i32[.., k].  Few of many are searched one after
+# another, k times through the axis; others by ranks.
 fn top_k(x, k) {
-    if k > x.dim(-1) { return fail("top_k takes no more than the last axis has", k) }
+    n = x.dim(-1)
+    if k > n { return fail("top_k takes no more than the last axis has", k) }
+    if k > 0 and k <= 64 and 8 * k <= n { return greatest(x, k) }
     at = ranks(x, true)
-    return first_of(x, at, k), first_of(broadcast(iota(x.dim(-1)), x), at, k)
+    return first_of(x, at, k), first_of(broadcast(iota(n), x), at, k)
+}
+fn greatest(x, k) {
+    place = iota(x.dim(-1), axis = -1, rank = x.rank)
+    v, last = greatest_among(x, x == x)
+    at = last
+    repeat i in 1..k {
+        v, last = greatest_among(x, x < v or (x == v and place > last))
+        at = concat(at, last, axis = -1)
+    }
+    here = expand_dims(at, -1) == expand_dims(place, -2)
+    return sum(where(here, expand_dims(x, -2), 0), axis = -1), at
+}
+fn greatest_among(x, left) {
+    v = max(x, axis = -1, keep = true, where = left)
+    place = broadcast(iota(x.dim(-1), axis = -1, rank = x.rank), x)
+    return v, min(place, axis = -1, keep = true, where = left and x == v)
 }
 fn first_of(x, at, k) {
     here = expand_dims(at, -2) == iota(k, axis = -2, rank = x.rank + 1)

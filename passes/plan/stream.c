@@ -11,6 +11,7 @@
 #include "passes/algebra/affine.h"
 #include "passes/algebra/contract_class.h"
 #include "passes/kernel/tile_size.h"
+#include <string.h>
 
 enum {
     LARGE_BYTES = 1 << 20, /* of the values: what is less stays in a cache until it is read */
@@ -34,7 +35,8 @@ typedef struct Finder {
     bool *depends;     /* by node id: for stream_term */
     bool several_dims; /* of sums: stream_sums takes them apart later */
     int sums;          /* of the region at hand: loops that the products that make its values sum over */
-    bool side[MAX_RANK], low; /* by dim of its values: one factor of each product has it, no batch; matrix instructions multiply */
+    bool across[MAX_RANK][MAX_RANK]; /* by dims of its values: of each product one factor has the one, the other the other */
+    bool low;                        /* matrix instructions multiply */
 } Finder;
 
 static int first_of(Finder *s, int id) {
@@ -209,12 +211,12 @@ static bool may_join(Finder *s, const Stream *of, StreamMember *m, int dim) {
 
 typedef VEC(Stream) StreamList;
 
-/* The last dim of the rows that is a row to all products; none: the last. */
+/* The last dim of the rows that is a row to all products, of which the streamed one is the columns; none: the last. */
 static int rows_of(const Finder *s, const Stream *of, bool *found) {
     int rows = of->shape->rank - 2;
     *found = false;
     for (int d = of->shape->rank - 1; d >= 0 && !*found; d--) {
-        if (d == of->dim || !s->side[d]) continue;
+        if (!s->across[d][of->dim]) continue;
         rows = d < of->dim ? d : d - 1;
         *found = true;
     }
@@ -351,6 +353,13 @@ static void take_turns(Finder *s, int region, StreamList *list) {
         }
 }
 
+/* Are tiles of the values products of rows by columns?  Others are made of loops, many times slower than by itself a product is. */
+static bool are_matrices(const Finder *s, const StreamList *list) {
+    bool all = true, found;
+    for (int i = 0; i < list->n; i++) rows_of(s, &list->at[i], &found), all &= found;
+    return all;
+}
+
 /* Seconds for the products that are made more than once, against those for writing and reading what would be in memory, which
  * also has to be there.  Counts the products of each stream. */
 static bool pays(Finder *s, int region, StreamList *list) {
@@ -375,7 +384,7 @@ static bool pays(Finder *s, int region, StreamList *list) {
         seconds += flops / (by_matrix(t, n) ? t->gflops_matrix : t->gflops_f32);
     }
     if (!fits || s->context->stream_all || (has_no_room(s->context) && !in_chunk && bytes > 2 * (double)t->fast_bytes)) return true;
-    return seconds < WEIGHT * bytes / t->gbytes_per_s;
+    return are_matrices(s, list) && seconds < WEIGHT * bytes / t->gbytes_per_s;
 }
 
 /* Of a stream that writes an output, does anything else need a member that is none? */
@@ -457,7 +466,11 @@ static void note_product(Finder *s, const Node *n) {
     const Contract *c = n->attr->contract;
     s->sums += c->n_loops - c->n_out;
     s->low |= by_matrix(s->context->target, n);
-    for (int l = 0; l < c->n_out; l++) s->side[l] &= contract_mentions(c, n->in, 0, l) != contract_mentions(c, n->in, 1, l);
+    for (int a = 0; a < c->n_out; a++)
+        for (int b = 0; b < c->n_out; b++) {
+            const bool left = contract_mentions(c, n->in, 0, a), right = contract_mentions(c, n->in, 1, a);
+            s->across[a][b] &= left != right && contract_mentions(c, n->in, 0, b) == right && contract_mentions(c, n->in, 1, b) == left;
+        }
 }
 
 static void try_region(Finder *s, int region) {
@@ -466,7 +479,7 @@ static void try_region(Finder *s, int region) {
     bool fits = true;
     s->sums = 0;
     s->low = false;
-    for (int d = 0; d < MAX_RANK; d++) s->side[d] = true;
+    memset(s->across, true, sizeof s->across);
     for (int i = region; i < s->f->n; i++) {
         const Node *n = s->g->nodes.at[i];
         if (!s->value[i] || first_of(s, i) != region) continue;

@@ -210,6 +210,36 @@ grad/p f4 0 2 4 5 3 1
 END
 done
 
+# the greatest of many are searched one after another, with equal ones and -inf in the order that ranks has
+cat >greatest.dsl <<'END'
+model m {
+    p = param [4, 40] init zeros
+    i = iota(40, axis = 1, rank = 2)
+    j = iota(4, axis = 0, rank = 2)
+    a = mod(i * i * 7 + j, 11)
+    x = where(j == 3 and i > 1, -inf, float(a)) + p
+    t, at = top_k(x, 5)
+    n, at_n = top_k(a, 5)
+    y = sort(x, descending = true)
+    r = ranks(x, descending = true)
+    r_n = ranks(a, descending = true)
+    place[b, k in 0..5] = r[b, at[b, k]]
+    place_n[b, k in 0..5] = r_n[b, at_n[b, k]]
+    found[b, k in 0..5] = a[b, at_n[b, k]]
+    weight = float(iota(5) + 1)
+    of_t = sum(where(t > -inf, t, 0) * weight)
+    of_y = sum(where(y[:, 0:5] > -inf, y[:, 0:5], 0) * weight)
+    output values = sum(where(t == y[:, 0:5], 0, 1))
+    output places = sum(where(place == iota(5), 0, 1)) + sum(where(place_n == iota(5), 0, 1)) + sum(where(found == n, 0, 1))
+    output gradients = sum(abs(vjp(of_t, p, 1) - vjp(of_y, p, 1)))
+    output some = sum(vjp(of_t, p, 1))
+}
+END
+for target in host c99 interp; do
+    "$FUSEC" run greatest.dsl --target $target --entry infer --quiet >log 2>&1 || fail "greatest on $target: $(cat log)"
+    [ "$(tr '\n' ' ' <log)" = "values 0 places 0 gradients 0 some 48 " ] || fail "greatest on $target: $(cat log)"
+done
+
 # a factor that is infinite where no row has the id is left out by where(), looked up or not
 cat >padding.dsl <<'END'
 model m {
