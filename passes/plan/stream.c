@@ -211,16 +211,24 @@ static bool may_join(Finder *s, const Stream *of, StreamMember *m, int dim) {
 
 typedef VEC(Stream) StreamList;
 
-/* The last dim of the rows that is a row to all products, of which the streamed one is the columns; none: the last. */
+/* Rows of all products, whose columns are the streamed dim or, at worst, another. */
+static bool has_columns(const Finder *s, const Stream *of, int d, bool any) {
+    bool found = s->across[d][of->dim];
+    for (int b = 0; b < of->shape->rank && any; b++) found |= s->across[d][b];
+    return found && d != of->dim;
+}
+
+/* The last dim that is rows of products by the streamed one, which a tile makes as a matrix; of those by another one; of all. */
 static int rows_of(const Finder *s, const Stream *of, bool *found) {
-    int rows = of->shape->rank - 2;
+    const int rank = of->shape->rank;
     *found = false;
-    for (int d = of->shape->rank - 1; d >= 0 && !*found; d--) {
-        if (!s->across[d][of->dim]) continue;
-        rows = d < of->dim ? d : d - 1;
-        *found = true;
-    }
-    return rows;
+    for (int any = 0; any < 2; any++)
+        for (int d = rank - 1; d >= 0; d--) {
+            if (!has_columns(s, of, d, any)) continue;
+            *found = true;
+            return d < of->dim ? d : d - 1;
+        }
+    return rank - 2;
 }
 
 /* false: no kernel has axes for it, or matrix instructions find no rows. */
@@ -353,13 +361,6 @@ static void take_turns(Finder *s, int region, StreamList *list) {
         }
 }
 
-/* Are tiles of the values products of rows by columns?  Others are made of loops, many times slower than by itself a product is. */
-static bool are_matrices(const Finder *s, const StreamList *list) {
-    bool all = true, found;
-    for (int i = 0; i < list->n; i++) rows_of(s, &list->at[i], &found), all &= found;
-    return all;
-}
-
 /* Seconds for the products that are made more than once, against those for writing and reading what would be in memory, which
  * also has to be there.  Counts the products of each stream. */
 static bool pays(Finder *s, int region, StreamList *list) {
@@ -384,7 +385,7 @@ static bool pays(Finder *s, int region, StreamList *list) {
         seconds += flops / (by_matrix(t, n) ? t->gflops_matrix : t->gflops_f32);
     }
     if (!fits || s->context->stream_all || (has_no_room(s->context) && !in_chunk && bytes > 2 * (double)t->fast_bytes)) return true;
-    return are_matrices(s, list) && seconds < WEIGHT * bytes / t->gbytes_per_s;
+    return seconds < WEIGHT * bytes / t->gbytes_per_s;
 }
 
 /* Of a stream that writes an output, does anything else need a member that is none? */

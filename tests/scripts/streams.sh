@@ -270,6 +270,17 @@ END2
 "$FUSEC" verify waits.dsl --target host,c99 --quiet >log 2>&1 || fail "waits: $(cat log)"
 "$FUSEC" waits.dsl --target=host --entry=grad -o waits.tile || fail "waits is not compiled"
 grep -q stream waits.tile || fail "waits: no stream"
+# rows of a stream are those of its products, whose columns it walks: the tiles are matrices, not vectors by matrices
+cat >bilinear.dsl <<'END2'
+model m {
+    x = param [512, 64] init normal(1.0)
+    b = param [64, 64, 32] init normal(0.1)
+    y[n, k] = sum[i, j] x[n, i] * b[i, j, k] * x[n, j]
+    output y
+}
+END2
+"$FUSEC" bilinear.dsl --target=host --entry=infer -o bilinear.tile || fail "bilinear is not compiled"
+grep -q 'stream' bilinear.tile && grep -q 'dot .* by blocks' bilinear.tile || fail "bilinear: $(grep 'kernel\|dot' bilinear.tile)"
 # rows and columns are one tensor; both gradients are of it
 cat >same.dsl <<'END2'
 model m {
