@@ -7,8 +7,8 @@
 
 /* A rounded f32 value is off by up to NOISE_SINGLE units, which is beyond the bounds of all functions
  * (docs/numerics.md); one of a lower dtype may lie between two of it.  A sum of n terms by sqrt(n) / 4 times that, of
- * the sum of magnitudes. */
-static const double NOISE_SINGLE = 8, NOISE_LOW = 2, SUM_GROWTH = 0.25;
+ * the sum of magnitudes: n is at most IN_PARTS, since longer ones are made of parts (docs/numerics.md, Sums). */
+static const double NOISE_SINGLE = 8, NOISE_LOW = 2, SUM_GROWTH = 0.25, IN_PARTS = 8192;
 /* The bound is SAFETY times the farthest that any draw moved the element, but not less than MEDIAN_PART of what is
  * usual in its tensor; nor than what is usual of its own magnitude. */
 static const double SAFETY = 4, MEDIAN_PART = 0.25, STORED = 4;
@@ -163,6 +163,7 @@ static void scale_sum(Study *s, const Node *n) {
     const Tensor *v = &s->value[n->id];
     const int64_t count = tensor_elements(v);
     const double terms = terms_of(s, n), unit = NOISE_SINGLE * dtype_rounding(DT_F32);
+    const double growth = SUM_GROWTH * sqrt(n->op == OP_SCAN ? terms : fmin(terms, IN_PARTS));
     Tensor magnitude = *v;
     magnitude.data = s->scale[n->id] = ARENA_ARRAY(s->scratch, double, count + 1);
     if (is_product(n))
@@ -171,7 +172,7 @@ static void scale_sum(Study *s, const Node *n) {
         sum_magnitudes(s, n, &magnitude);
     const bool exact = sums_exactly(s, n, &magnitude), single = terms <= 1 && n->n_in == 1;
     for (int64_t i = 0; i < count; i++) {
-        const double sum = exact || single ? 0 : unit * fmax(1, SUM_GROWTH * sqrt(terms)) * magnitude.data[i];
+        const double sum = exact || single ? 0 : unit * fmax(1, growth) * magnitude.data[i];
         const double low = is_in(n->dtype, v->data[i]) && exact ? 0 : low_noise(n, v->data[i]);
         magnitude.data[i] = sum + low;
     }
