@@ -6,10 +6,35 @@ static Node *splat(Rewriter *r, const Node *n, double value) { return rewrite_co
 
 static bool is_constant(const Rewriter *r, const Node *n) { return rewrite_seen(r, n, OP_CONST) != NULL; }
 
+/* The one dim of more than one element; -1: there are none, or several. */
+static int only_dim(const Shape *s) {
+    int found = -1;
+    for (int d = 0; d < s->rank; d++) {
+        if (dim_is_unit(s->dim[d])) continue;
+        if (found >= 0) return -1;
+        found = d;
+    }
+    return found;
+}
+
+static Node *iota_along(Rewriter *r, const Node *iota, Shape shape, int axis) {
+    Attr attr = *iota->attr;
+    attr.axis = (int8_t)axis;
+    return rewrite_node(r, OP_IOTA, 0, NULL, &attr, iota->dtype, shape);
+}
+
+/* Numbers in a row stay those, whatever dims of one element are beside them: who compares ids with them finds an iota. */
+static Node *reshaped_iota(Rewriter *r, const Node *x, const Shape *to) {
+    const int from = only_dim(x->shape), axis = only_dim(to);
+    if (from != x->attr->axis || from < 0 || axis < 0 || !dim_equal(x->shape->dim[from], to->dim[axis])) return NULL;
+    return iota_along(r, x, *to, axis);
+}
+
 Node *rule_reshape(Rewriter *r, const Node *n) {
     Node *x = n->in[0];
     if (shape_same(x->shape, n->shape)) return x;
     if (is_constant(r, x)) return splat(r, n, x->attr->value);
+    if (rewrite_seen(r, x, OP_IOTA)) return reshaped_iota(r, x, n->shape);
     return rewrite_seen(r, x, OP_RESHAPE) ? rewrite_reshape(r, x->in[0], *n->shape) : NULL;
 }
 
@@ -29,6 +54,8 @@ Node *rule_broadcast(Rewriter *r, const Node *n) {
     Node *x = n->in[0];
     if (x->shape->rank == n->shape->rank) return x;
     if (is_constant(r, x)) return splat(r, n, x->attr->value);
+    const int axis = rewrite_seen(r, x, OP_IOTA) ? n->attr->axes[x->attr->axis] : -1;
+    if (axis >= 0) return dim_equal(x->shape->dim[x->attr->axis], n->shape->dim[axis]) ? iota_along(r, x, *n->shape, axis) : NULL;
     if (!rewrite_seen(r, x, OP_BROADCAST)) return NULL;
     int8_t axes[MAX_RANK];
     for (int d = 0; d < x->in[0]->shape->rank; d++) axes[d] = n->attr->axes[x->attr->axes[d]];

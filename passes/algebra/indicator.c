@@ -357,7 +357,8 @@ typedef struct Factors {
 static bool factors_of(Rewriter *r, Node *terms, Factors *f) {
     const Node *product = rewrite_seen(r, terms, OP_MUL), *chosen = rewrite_seen(r, terms, OP_SELECT);
     const Node *other = chosen ? rewrite_seen(r, chosen->in[2], OP_CONST) : NULL;
-    if (other && other->attr->value == 0 && rewrite_seen(r, chosen->in[0], OP_EQ)) product = chosen;
+    const Node *wide = chosen ? rewrite_seen(r, chosen->in[0], OP_BROADCAST) : NULL;
+    if (other && other->attr->value == 0 && rewrite_seen(r, wide ? wide->in[0] : chosen->in[0], OP_EQ)) product = chosen;
     f->chosen |= product && product == chosen;
     if (product) return factors_of(r, product->in[0], f) && factors_of(r, product->in[1], f);
     if (terms->op == OP_CONST && isfinite(terms->attr->value)) {

@@ -270,6 +270,17 @@ for target in host c99 interp; do
 done
 "$FUSEC" padding.dsl --target host --entry infer --print-after=jacobian_gemm -o x.ll 2>&1 | grep -q gather || fail "padding: nothing is looked up"
 
+# a row of numbers is one, however it came to its shape
+cat >shaped.dsl <<'END'
+model m {
+  ids = mod(iota(500) * 7, 300)
+  t = param [300, 40] init normal(1.0)
+  here = expand_dims(ids, 1) == reshape(iota(300), [1, 300])
+  output y = sum(where(expand_dims(here, 2), expand_dims(t, 0), 0), axis = 1)
+}
+END
+"$FUSEC" shaped.dsl --target host --entry infer --print-after=jacobian_gemm -o x.ll 2>&1 | grep -q gather || fail "shaped: nothing is looked up"
+
 # bounded and empty axes, several ids an element
 cat >shapes.dsl <<'END'
 dim S <= 600
