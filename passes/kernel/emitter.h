@@ -60,6 +60,9 @@ void tile_sizes(const Target *t, const Plan *p, const PlanKernel *k, TileSizes *
 int stream_rows(const PlanKernel *k, int most, int least, int cores);
 /* The longer side of a stream's tile; false: both are one element. */
 bool stream_halve(const PlanKernel *k, TileSizes *s);
+/* Of a map, written as k with axis[d] for its dim d, that reads neighbours along another dim than it writes: as many lanes of both;
+ * false: it is none, or has enough. */
+bool map_square(const Target *t, const Kernel *k, const PlanKernel *pk, const int *axis, TileSizes *s);
 /* Products that a stream sums; *lanes: their columns, as *s has them. */
 int stream_products(const PlanKernel *k, const TileSizes *s, int64_t *lanes);
 void tile_sums(const Target *t, const Node *n, int *k); /* along the summed loops of a product, as in TileSizes */

@@ -387,10 +387,14 @@ static Kernel *build_plain(Emitter *e, PlanKernel *pk, int number) {
     const Target *t = e->context->target;
     e->matrix.n_terms = 0;
     tile_sizes(t, e->plan, pk, &e->size);
-    do {
+    write_kernel(e, pk, number);
+    if (map_square(t, e->k, pk, e->p_axis, &e->size)) write_kernel(e, pk, number);
+    if (!target_shares_tiles(t)) return e->k;
+    kernel_distribute(e->k, t);
+    while (pk->kind == KERNEL_STREAM && kernel_array_bytes(e->k) > ARRAYS && stream_halve(pk, &e->size)) {
         write_kernel(e, pk, number);
-        if (target_shares_tiles(t)) kernel_distribute(e->k, t);
-    } while (target_shares_tiles(t) && pk->kind == KERNEL_STREAM && kernel_array_bytes(e->k) > ARRAYS && stream_halve(pk, &e->size));
+        kernel_distribute(e->k, t);
+    }
     return e->k;
 }
 
