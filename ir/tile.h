@@ -202,6 +202,16 @@ typedef enum {
     N_STARTS
 } DotStart;
 
+/* Of which factors the next part, or what the next program begins with, is prefetched while the last one is multiplied. */
+typedef enum {
+    PREFETCH_OPEN, /* the back end decides */
+    PREFETCH_NONE,
+    PREFETCH_X,
+    PREFETCH_Y,
+    PREFETCH_BOTH,
+    N_PREFETCH
+} DotPrefetch;
+
 /* A dot by a form of processors: what is 0 or NONE the back end decides.  Text: the fields' names, in their order. */
 typedef struct HostSchedule {
     int rows[2];  /* of a block of C in registers; by channels: along the outer and the inner side of the window */
@@ -211,6 +221,7 @@ typedef struct HostSchedule {
     int sums;     /* by blocks: of the longest axis of the sum, at a time */
     int strip;    /* of WAY_STRIPS: channels */
     FactorWay x, y;
+    DotPrefetch prefetch; /* by blocks */
     DotStart start;
 } HostSchedule;
 
@@ -351,7 +362,7 @@ bool index_is_const(const Index *x, int64_t *c);
 bool index_gathers(const Index *x);    /* does a value from memory stand in it, inside quotients too? */
 bool subscripts_gather(const Inst *i); /* in any subscript of the load or store? */
 
-extern const char *const way_name[N_WAYS], *const start_name[N_STARTS]; /* in text */
+extern const char *const way_name[N_WAYS], *const prefetch_name[N_PREFETCH], *const start_name[N_STARTS]; /* in text */
 void host_schedule_print(FILE *f, const HostSchedule *s); /* " rows 12 columns 32", without what is not decided */
 bool host_schedule_is_of(By form, const HostSchedule *s); /* says nothing that the form does not have */
 

@@ -17,6 +17,8 @@ const char *const way_name[N_WAYS] = {
     [WAY_NONE] = "",           [WAY_IN_PLACE] = "in_place", [WAY_STREAMED] = "streamed",
     [WAY_SWEPT] = "swept",     [WAY_COPIED] = "copied",     [WAY_PACKED] = "packed",
     [WAY_TRANSPOSED] = "transposed", [WAY_BOX] = "box",     [WAY_STRIPS] = "strips"};
+const char *const prefetch_name[N_PREFETCH] = {
+    [PREFETCH_OPEN] = "", [PREFETCH_NONE] = "none", [PREFETCH_X] = "x", [PREFETCH_Y] = "y", [PREFETCH_BOTH] = "both"};
 const char *const start_name[N_STARTS] = {
     [START_NONE] = "", [START_ADDS] = "adds", [START_FRESH] = "fresh", [START_STORES] = "stores"};
 

@@ -72,10 +72,17 @@ static bool way(Parser *p, const char *factor, FactorWay *out) {
     return *out != WAY_NONE || text_fail(p, "no factor comes so");
 }
 
+static bool prefetch(Parser *p, DotPrefetch *out) {
+    if (!text_accept(p, "prefetch")) return true;
+    for (int n = PREFETCH_OPEN + 1; n < N_PREFETCH && *out == PREFETCH_OPEN; n++)
+        if (text_accept(p, prefetch_name[n])) *out = (DotPrefetch)n;
+    return *out != PREFETCH_OPEN || text_fail(p, "none, x, y or both are prefetched");
+}
+
 static bool host_schedule(Parser *p, HostSchedule *s) {
     if (!pair(p, "rows", s->rows) || !count(p, "columns", &s->columns) || !pair(p, "taps", s->taps)) return false;
     if (!count(p, "axes", &s->axes) || !count(p, "sums", &s->sums) || !count(p, "strip", &s->strip)) return false;
-    if (!way(p, "x", &s->x) || !way(p, "y", &s->y)) return false;
+    if (!way(p, "x", &s->x) || !way(p, "y", &s->y) || !prefetch(p, &s->prefetch)) return false;
     for (int n = START_NONE + 1; n < N_STARTS && s->start == START_NONE; n++)
         if (text_accept(p, start_name[n])) s->start = (DotStart)n;
     return true;

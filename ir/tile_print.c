@@ -226,6 +226,7 @@ void host_schedule_print(FILE *f, const HostSchedule *s) {
     print_count(f, "strip", s->strip);
     if (s->x) fprintf(f, " x %s", way_name[s->x]);
     if (s->y) fprintf(f, " y %s", way_name[s->y]);
+    if (s->prefetch) fprintf(f, " prefetch %s", prefetch_name[s->prefetch]);
     if (s->start) fprintf(f, " %s", start_name[s->start]);
 }
 

@@ -241,9 +241,9 @@ static bool check_factor(Check *c, int value, int other, int sum) {
 
 bool host_schedule_is_of(By form, const HostSchedule *s) {
     const bool block = s->rows[0] || s->columns || s->x || s->y, sides = s->rows[1] || s->taps[0] || s->taps[1] || s->strip;
-    if (!by_is_host_form(form)) return !block && !sides && !s->axes && !s->sums && !s->start;
+    if (!by_is_host_form(form)) return !block && !sides && !s->axes && !s->sums && !s->prefetch && !s->start;
     return (form != BY_LOOPS || !block) && (form == BY_CHANNELS || !sides) && (form == BY_WINDOW || !s->axes) &&
-           (form == BY_BLOCKS || !s->sums);
+           (form == BY_BLOCKS || (!s->sums && !s->prefetch));
 }
 
 /* Each thread reads a factor at all that is summed: from shared memory, or it computes it there; not from registers of others. */

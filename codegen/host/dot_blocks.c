@@ -5,8 +5,7 @@
 #include <string.h>
 
 /* ---- what comes next ----------------------------------------------------------------------------------------------
- * While one part of k is multiplied, the next is fetched: beside the sums of a block as many lines as keep pace.  After
- * the last part comes the first one of the next program. */
+ * While one part of k is multiplied, the next is fetched: beside the sums of a block as many lines as keep pace. */
 static LLVMValueRef extent_of(const KernelEmit *ke, Dim d) {
     const Emit *e = ke->e;
     if (dim_is_fixed(d)) return emit_i64(e, d.bound);
@@ -26,32 +25,18 @@ static LLVMValueRef next_program(KernelEmit *ke, const Inst *load) {
     return at;
 }
 
-/* Fewer steps than that are no place for walks beside them. */
-enum { BRIEF = 48 };
-
-/* Rows so short that a walk along k is a stream, which the machine follows by itself: four lines. */
-enum { STREAM = 4 * 64 / 4 };
-
-static Ahead ahead_of(const Dot *d, int value, const TileType *across) {
+static Ahead ahead_of(const Dot *d, int value, const FactorNext *next) {
     KernelEmit *ke = d->ke;
-    Ahead a = {.known = false};
     const Emit *e = ke->e;
+    if (!next->prefetched) return (Ahead){.known = false};
     const Inst *load = blocks_load(d->p, value);
-    FactorInPlace at;
-    if (across->n_axes != 1 || d->p->parted >= 0 || !blocks_plain_load(d->p, value, across, &at)) return a;
-    if (subscripts_gather(load)) return a; /* which row is next is not known */
     const int k = d->p->over.axis[0];
     const Axis *loop = &ke->k->axes.at[k];
-    a.across = at.across;
-    a.along = at.along;
-    if (loop->kind != AXIS_LOOP || (a.across != 1 && a.along != 1)) return a;
-    if (a.across == 1 && a.along <= STREAM) return a;
-    a.here = nest_origin(ke, load);
-    LLVMValueRef next = LLVMBuildAdd(e->b, ke->base[k], emit_i64(e, loop->step), "");
-    LLVMValueRef more = LLVMBuildICmp(e->b, LLVMIntSLT, next, extent_of(ke, loop->extent), "");
+    Ahead a = {.here = nest_origin(ke, load), .across = next->across, .along = next->along, .known = true};
+    LLVMValueRef after = LLVMBuildAdd(e->b, ke->base[k], emit_i64(e, loop->step), "");
+    LLVMValueRef more = LLVMBuildICmp(e->b, LLVMIntSLT, after, extent_of(ke, loop->extent), "");
     LLVMValueRef on = source_at(d, a.here, emit_i64(e, a.along * loop->step));
     a.from = LLVMBuildSelect(e->b, more, on, next_program(ke, load), "");
-    a.known = true;
     return a;
 }
 
@@ -197,7 +182,7 @@ static const char *name_of(const Dot *d, XLayout x, YLayout y, bool masked) {
 }
 
 static MicroShape shape_of(const Dot *d, XLayout x, int height, YLayout y, int vectors) {
-    enum { UNROLL = 4, AHEAD = 20 };
+    enum { UNROLL = 4 };
     const bool pairs = d->p->pair_axis >= 0;
     return (MicroShape){.side = {micro_rows(1, 0, 0), micro_rows(height, x == X_ROWS ? d->p->x_pitch : 1, 0)},
                         .vectors = vectors,
@@ -205,7 +190,7 @@ static MicroShape shape_of(const Dot *d, XLayout x, int height, YLayout y, int v
                         .x = {.raw = pairs && x == X_AWAY, .step = {1}},
                         .y = {.raw = pairs && y != Y_PACKED,
                               .step = {d->p->panel},
-                              .steps_ahead = y == Y_AWAY || y == Y_COPIED ? AHEAD : 0},
+                              .steps_ahead = y == Y_AWAY || y == Y_COPIED ? d->p->steps_ahead : 0},
                         .groups = MICRO_NO_GROUPS,
                         .pairs = pairs,
                         .odd = pairs,
@@ -233,7 +218,7 @@ static void against(const Dot *d, const Packed *p, const Rows *rows, LLVMValueRe
     if (y != Y_PACKED) args[MICRO_Y_STEP] = emit_i64(e, d->p->y_direct.along);
     if (y == Y_COPIED) args[MICRO_PACKED] = packed;
     if (masked) args[MICRO_COLUMNS] = c.columns;
-    shape.brief = d->p->n_units < BRIEF || (!ahead[0].lines && !ahead[1].lines);
+    shape.brief = d->p->brief || (!ahead[0].lines && !ahead[1].lines);
     for (int i = 0; i < MICRO_WALKS; i++) {
         shape.lines[i] = ahead[i].lines;
         if (!ahead[i].lines) continue;
@@ -249,7 +234,7 @@ static void against(const Dot *d, const Packed *p, const Rows *rows, LLVMValueRe
 static void against_panels(const Dot *d, const Packed *p, const Rows *rows, LLVMValueRef row, int height,
                            LLVMValueRef first, LLVMValueRef end, YLayout y, int vectors) {
     const Emit *e = d->ke->e;
-    if (!d->edges || d->p->n_units >= BRIEF) {
+    if (!d->edges || !d->p->brief) {
         against(d, p, rows, row, height, first, end, y, vectors, false);
         return;
     }
@@ -406,9 +391,8 @@ void dot_multiply_part(const Dot *d, LLVMValueRef x_memory, LLVMValueRef y_memor
         return;
     }
     dot_pack_y(d, &p);
-    p.next_x = ahead_of(d, d->p->x, &d->p->rows);
-    if (!d->p->y_direct.use || d->p->y_direct.near || d->p->y_direct.swept)
-        p.next_y = ahead_of(d, d->p->y, &d->p->columns);
+    p.next_x = ahead_of(d, d->p->x, &d->p->next_x);
+    p.next_y = ahead_of(d, d->p->y, &d->p->next_y);
     HostCounter some = counter_open(ke, emit_i64(ke->e, 0), p.count, INT32_MAX); /* once, if there is any k */
     multiply(d, &p);
     counter_close(ke, &some);

@@ -30,6 +30,9 @@ enum {
     SWEPT = 16,               /* most k of a Y that is walked row by row */
     STREAM_LINES = 2,         /* of a row of Y at a time: with less of each page, copying all of it first is faster */
     LEAST_SUMS = 16,          /* of a part */
+    BRIEF = 48,               /* fewer steps than that are no place for prefetches beside them */
+    STREAM = 4 * 64 / 4,      /* rows so short that a walk along k is a stream, which the machine follows: four lines */
+    STEPS_AHEAD = 20,         /* of Y in place */
 };
 
 /* Is every element a number of bf16, held as f32? */
@@ -229,6 +232,29 @@ static bool choose_ways(BlocksPlan *d, HostSchedule *s) {
     return x_can && y_can;
 }
 
+/* Of one axis across, and a loop along k, whose next part is at a known place, and no stream that the machine follows by itself. */
+static bool can_prefetch(const BlocksPlan *d, int value, const TileType *across, FactorNext *next) {
+    FactorInPlace at;
+    if (across->n_axes != 1 || d->parted >= 0 || !blocks_plain_load(d, value, across, &at)) return false;
+    next->across = at.across, next->along = at.along;
+    const bool loop = d->at->k->axes.at[d->over.axis[0]].kind == AXIS_LOOP, gathers = subscripts_gather(blocks_load(d, value));
+    return loop && !gathers && (at.across == 1 ? at.along > STREAM : at.along == 1);
+}
+
+/* After the last part of k comes the first one of the next program. */
+static bool choose_prefetch(BlocksPlan *d, HostSchedule *s) {
+    const FactorInPlace *y = &d->y_direct;
+    const bool x_can = can_prefetch(d, d->x, &d->rows, &d->next_x), y_can = can_prefetch(d, d->y, &d->columns, &d->next_y);
+    const bool y_aside = y_can && (!y->use || y->near || y->swept); /* the others are prefetched as they are read */
+    if (s->prefetch == PREFETCH_OPEN)
+        s->prefetch = x_can ? y_aside ? PREFETCH_BOTH : PREFETCH_X : y_aside ? PREFETCH_Y : PREFETCH_NONE;
+    d->next_x.prefetched = s->prefetch == PREFETCH_X || s->prefetch == PREFETCH_BOTH;
+    d->next_y.prefetched = s->prefetch == PREFETCH_Y || s->prefetch == PREFETCH_BOTH;
+    d->steps_ahead = STEPS_AHEAD;
+    d->brief = units(d, d->n_over) < BRIEF;
+    return (x_can || !d->next_x.prefetched) && (y_aside || !d->next_y.prefetched);
+}
+
 static bool multiple(const Axis *a, int64_t of) {
     return dim_is_fixed(a->extent) && a->extent.bound % of == 0 && (a->step % of == 0 || a->step >= a->extent.bound);
 }
@@ -369,5 +395,6 @@ bool blocks_plan(FormPlan *p) {
     p->work = block_work(d, &p->s);
     if (d->n_columns % d->panel) return form_refuse(p, "its columns fill no vectors");
     if (!choose_part(d, &p->s)) return form_refuse(p, "few of its sums fit the cache at a time");
+    if (!choose_prefetch(d, &p->s)) return form_refuse(p, "it cannot prefetch what it says");
     return planned(p, d);
 }

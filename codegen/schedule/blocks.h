@@ -14,6 +14,12 @@ typedef struct FactorInPlace {
     int64_t across, along;
 } FactorInPlace;
 
+/* Where what comes next of a factor lies: elements from one row or column to the next, from one k to the next; one is 1. */
+typedef struct FactorNext {
+    bool prefetched;
+    int64_t across, along;
+} FactorNext;
+
 enum { INNER_ROWS = 7 }; /* most of inner products */
 
 typedef struct BlocksPlan {
@@ -30,6 +36,9 @@ typedef struct BlocksPlan {
     int64_t x_pitch, y_pitch;          /* units of k with room for whole vectors: of a row of X, of a panel of Y */
     bool rows_fast;                    /* X is [k][rows], else [rows][k] */
     FactorInPlace x_direct, y_direct;
+    FactorNext next_x, next_y;
+    int steps_ahead;       /* of k, of Y that is read from where it lies */
+    bool brief;            /* few units of k: nothing is prefetched beside them, and a block aside is expensive */
     int inner;             /* columns at a time of inner products; 0: blocks */
     bool edges;            /* a block may pass the last row or column */
     int64_t group, x_step; /* rows of X packed at a time; elements from one k to the next */

@@ -286,6 +286,7 @@ static HostSchedule draw_schedule(TestRandom *r, By form) {
     if (form == BY_BLOCKS) s.sums = ONE_OF(r, 1, 2, 4, 7, 16, 17, 64);
     s.x = (FactorWay)ONE_OF(r, WAY_IN_PLACE, WAY_PACKED, WAY_BOX, WAY_STRIPS);
     s.y = (FactorWay)ONE_OF(r, WAY_IN_PLACE, WAY_STREAMED, WAY_SWEPT, WAY_COPIED, WAY_PACKED, WAY_TRANSPOSED);
+    if (form == BY_BLOCKS) s.prefetch = (DotPrefetch)ONE_OF(r, PREFETCH_NONE, PREFETCH_X, PREFETCH_Y, PREFETCH_BOTH);
     if (s.x == WAY_STRIPS) s.strip = ONE_OF(r, 16, 32, 64);
     s.start = (DotStart)ONE_OF(r, START_ADDS, START_FRESH, START_STORES);
     return s;
