@@ -129,8 +129,8 @@ static bool schedule_dot(StreamSchedule *s, Inst *dot) {
     if (m.col < 0 || (m.col != s->along && m.sum != s->along)) return refuse(s, "it has not two sides");
     dot->by = BY_MMA;
     if (m.sum != s->along && !place(s, dot->in[0], m.row, m.sum)) return false;
-    Inst *values = factor_stage(&s->loop->body, dot->in[0]);
-    if (m.sum == s->along && values) {
+    const Inst *values = s->def[dot->in[0]]; /* which another product may have taken from shared memory already */
+    if (m.sum == s->along && values && values->kind == TI_STAGE) {
         dot->in[0] = values->in[0];
         remove_inst(&s->loop->body, values);
     }
