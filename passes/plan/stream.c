@@ -123,7 +123,7 @@ static void find_regions(Finder *s) {
         bool of_value = false;
         for (int k = 0; k < n->n_in; k++) of_value |= s->value[n->in[k]->id];
         s->value[i] = of_value ? op_info[n->op].cls == CLASS_ELEMENT : !s->kept[i] && stream_makes(s->context, n);
-        s->fails[i] = s->value[i] && (f->result[i] || f->copied[i] || f->within[i] || f->adds[i]);
+        s->fails[i] = s->value[i] && (f->result[i] || f->copied[i] || f->within[i]);
         for (int k = 0; k < n->n_in && s->value[i]; k++)
             if (s->value[n->in[k]->id]) join(s, i, n->in[k]->id);
     }
@@ -372,7 +372,7 @@ static bool pays(Finder *s, int region, StreamList *list) {
     for (int i = region; i < s->f->n; i++) {
         const Node *n = s->g->nodes.at[i];
         if (!s->value[i] || first_of(s, i) != region) continue;
-        if (s->f->candidate[i]) bytes += 2 * (double)node_bytes(n);
+        if (s->f->candidate[i] && !fuse_sum_with(s->f, n)) bytes += 2 * (double)node_bytes(n);
         in_chunk |= n->remat > 0 && n->remat <= s->g->chunks;
         fits &= pass_fits_memory(s->context, n);
         if (n->op != OP_CONTRACT) continue;
@@ -455,7 +455,7 @@ static void keep_rows(Finder *s, int region, const StreamList *list) {
 
 static void take(Finder *s, int region, const StreamList *list) {
     for (int i = region; i < s->f->n; i++)
-        if (s->value[i] && first_of(s, i) == region) s->f->candidate[i] = false;
+        if (s->value[i] && first_of(s, i) == region) s->f->candidate[i] = s->f->adds[i] = false;
     keep_rows(s, region, list);
     for (int i = 0; i < list->n; i++) {
         vec_push(s->f->arena, s->found.at, list->at[i]);

@@ -105,6 +105,16 @@ model least <<'END2'
     p = exp(min(s, axis = -1, keep = true) - s)
     o = (p @ v) / sum(p, axis = -1, keep = true)
 END2
+model placed <<'END2' # scores by what stands there and by where it stands
+    at = param [H, T, 8] init normal(1.0)
+    r = param [H, T, 8] init normal(1.0)
+    o = softmax(scores(q, k) + scores(at, r)) @ v
+END2
+model two_values <<'END2'
+    w = param [H, T, 8] init normal(1.0)
+    p = softmax(scores(q, k))
+    o = (p @ v) * tanh(p @ w)
+END2
 
 turn=0
 checked() { # of $name: its kernels, and its numbers on some executors
@@ -124,7 +134,7 @@ checked() { # of $name: its kernels, and its numbers on some executors
     ! grep -q ' 0 elements' log || fail "$name: nothing compared"
 }
 for name in $(cat names); do checked; done
-[ $turn = 23 ] || fail "$turn models of 23"
+[ $turn = 25 ] || fail "$turn models of 25"
 
 # A batch of one, one head: products read it at one place, along no loop.
 for of in plain causal alibi base2; do
@@ -154,6 +164,8 @@ low dropped bf16 8 197 16
 low grouped f16 8 197 16
 low padded bf16 8 197 16
 low logs f16 8 197 16
+low placed bf16 8 197 16
+low two_values f16 8 197 16
 low base2 bf16 8 197 16
 low causal_1H bf16 8 197 16
 low causal_H1 f16 8 197 16
