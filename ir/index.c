@@ -385,6 +385,17 @@ bool index_affine_in(const Kernel *k, const Index *x, int axis, int64_t *coef) {
     return true;
 }
 
+bool access_step(const Kernel *k, const Inst *access, int axis, int64_t *step) {
+    const Buffer *b = &k->buffers.at[access->buffer];
+    int64_t coef;
+    *step = 0;
+    for (int d = 0; d < access->n_index; d++) {
+        if (!index_affine_in(k, access->index[d], axis, &coef)) return false;
+        *step += coef * b->stride[d];
+    }
+    return true;
+}
+
 static void add_axis(TileType *t, int axis) {
     int at = 0;
     while (at < t->n_axes && t->axis[at] < axis) at++;

@@ -357,6 +357,8 @@ bool index_fits_i32(const Kernel *k, const Index *x); /* for certain */
 bool index_equal(const Index *x, const Index *y);
 /* x = coef * axis + rest and rest does not mention the axis; false if the axis stands inside div, mod or a value's axes. */
 bool index_affine_in(const Kernel *k, const Index *x, int axis, int64_t *coef);
+/* Elements of memory from one lane of the axis to the next, in a load or store; false: they are not all as far apart. */
+bool access_step(const Kernel *k, const Inst *access, int axis, int64_t *step);
 void index_axes(const Kernel *k, const Index *x, TileType *t); /* adds the axes it mentions, gathers included */
 bool index_is_const(const Index *x, int64_t *c);
 bool index_gathers(const Index *x);    /* does a value from memory stand in it, inside quotients too? */

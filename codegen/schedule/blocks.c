@@ -251,7 +251,6 @@ static bool choose_prefetch(BlocksPlan *d, HostSchedule *s) {
     d->next_x.prefetched = s->prefetch == PREFETCH_X || s->prefetch == PREFETCH_BOTH;
     d->next_y.prefetched = s->prefetch == PREFETCH_Y || s->prefetch == PREFETCH_BOTH;
     d->steps_ahead = STEPS_AHEAD;
-    d->brief = units(d, d->n_over) < BRIEF;
     return (x_can || !d->next_x.prefetched) && (y_aside || !d->next_y.prefetched);
 }
 
@@ -294,6 +293,7 @@ static void choose_group(BlocksPlan *d) {
 static void measure_packs(BlocksPlan *d) {
     const int lanes = d->at->machine->vector;
     d->n_units = units(d, d->n_over);
+    d->brief = d->n_units < BRIEF;
     d->x_pitch = pitch_of(d->n_units);
     d->y_pitch = (d->n_units + lanes - 1) / lanes * lanes;
 }

@@ -23,15 +23,7 @@ static bool folded_affine(const Kernel *k, const Inst *i, int axis, int64_t *coe
 }
 
 bool access_affine(const Kernel *k, const Inst *i, int axis, int64_t *coef) {
-    const Buffer *b = &k->buffers.at[i->buffer];
-    int64_t sum = 0;
-    for (int d = 0; d < i->n_index; d++) {
-        int64_t c;
-        if (!index_affine_in(k, i->index[d], axis, &c)) return folded_affine(k, i, axis, coef);
-        sum += c * b->stride[d];
-    }
-    *coef = sum;
-    return true;
+    return access_step(k, i, axis, coef) || folded_affine(k, i, axis, coef);
 }
 
 TileType only_nontrivial(const Kernel *k, TileType t) {

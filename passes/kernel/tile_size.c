@@ -601,26 +601,15 @@ bool stream_halve(const PlanKernel *k, TileSizes *s) {
     return true;
 }
 
-/* Elements from one lane of the axis to the next; false: they are not all as far apart. */
-static bool step_along(const Kernel *k, const Inst *access, int axis, int64_t *step) {
-    const Buffer *b = &k->buffers.at[access->buffer];
-    int64_t c;
-    *step = 0;
-    for (int d = 0; d < access->n_index; d++) {
-        if (!index_affine_in(k, access->index[d], axis, &c)) return false;
-        *step += c * b->stride[d];
-    }
-    return true;
-}
-
-/* The dim, not the last, along which a map reads neighbours; -1: there is none. */
+/* The dim, not the last, along which a map reads neighbours of what it reads along both; -1: there is none. */
 static int dim_read_along(const Kernel *k, const Block *b, const int *axis, int last) {
     int found = -1;
     for (int n = 0; n < b->n && found < 0; n++) {
         const Inst *i = b->at[n];
+        const bool both = i->kind == TI_LOAD && tile_type_has(&i->type, axis[last]);
         int64_t step;
-        for (int d = 0; d < last && i->kind == TI_LOAD; d++)
-            if (axis[d] >= 0 && step_along(k, i, axis[d], &step) && step == 1) found = d;
+        for (int d = 0; d < last && both; d++)
+            if (axis[d] >= 0 && access_step(k, i, axis[d], &step) && step == 1) found = d;
         if (found < 0) found = dim_read_along(k, &i->body, axis, last);
     }
     return found;
@@ -628,15 +617,16 @@ static int dim_read_along(const Kernel *k, const Block *b, const int *axis, int 
 
 /* What one program reads of a cache line, or a sector, is read while it is there. */
 bool map_square(const Target *t, const Kernel *k, const PlanKernel *pk, const int *axis, TileSizes *s) {
-    enum { SIDE = 32, ELEMENTS = 2048, OF_BLOCK = 1024 };
+    enum { SIDE = 32, MOST = 2048 };
     const Limits l = limits_of(t);
+    int64_t elements = 1; /* as many as it has, which may be few of many instructions each */
     const int last = pk->p->rank - 1;
     if (pk->kind != KERNEL_MAP || last < 1 || axis[last] < 0 || l.map < SIDE * SIDE) return false;
     const int d = dim_read_along(k, &k->body, axis, last);
     if (d < 0 || s->p[d] >= SIDE || s->p[d] >= pk->p->dim[d].bound) return false;
-    for (int i = 0; i < last; i++) s->p[i] = 1;
+    for (int i = 0; i <= last; i++) elements *= s->p[i], s->p[i] = 1;
     s->p[d] = lanes(&l, pk->p->dim[d], SIDE);
-    s->p[last] = lanes(&l, pk->p->dim[last], (l.pow2 ? OF_BLOCK : ELEMENTS) / s->p[d]);
+    s->p[last] = lanes(&l, pk->p->dim[last], (elements < MOST ? elements : MOST) / s->p[d]);
     return true;
 }
 
@@ -654,8 +644,8 @@ static int bucket_rows(const Limits *l, const PlanKernel *k) {
     return (int)(l->pow2 ? tile : each > 0 ? each : 1);
 }
 
-/* All but the axis that is walked.  Where that is the innermost, rows lie apart: a vector of them, or a warp; half where they would
- * share cache sets, each with its result. */
+/* All but the axis that is walked.  Where that is the innermost, rows lie apart: a warp of them, or a vector; of this half where
+ * they would share cache sets, each with its result. */
 static void scan_sizes(const Limits *l, const PlanKernel *k, TileSizes *s) {
     enum { TOGETHER = 256, WARP = 32, SETS_BYTES = 1024 };
     const Node *n = k->nodes.at[0].node;
@@ -663,7 +653,7 @@ static void scan_sizes(const Limits *l, const PlanKernel *k, TileSizes *s) {
     int64_t inner = 1, budget = l->pow2 ? WARP : WIDEST_VECTOR;
     for (int d = n->attr->axis + 1; d < others.rank; d++) inner *= others.dim[d].bound;
     if (inner > 1) budget = TOGETHER;
-    else if (others.dim[n->attr->axis].bound * dtype_bytes(n->dtype) % SETS_BYTES == 0) budget /= 2;
+    else if (!l->pow2 && others.dim[n->attr->axis].bound * dtype_bytes(n->dtype) % SETS_BYTES == 0) budget /= 2;
     others.dim[n->attr->axis] = dim_fixed(1);
     fill(l, &others, s->p, l->map < budget ? l->map : budget);
 }

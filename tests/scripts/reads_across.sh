@@ -35,8 +35,12 @@ program 3,5000 'transpose(x)' && numbers
 program 129,257 'transpose(x)' && numbers
 program 300,200 'transpose(x, [0, 1])' && tile host 'j in 0..200 step 200'
 
+program 4000,1000 'x * x[:, 0:1]' && tile host 'j in 0..1000 step 1000' # a number of each row
+program 600,600 'gelu(sin(x) * cos(x) * tanh(transpose(x)))' && tile sm_80 'i in 0..600 step 32' 'j in 0..600 step 8' && numbers # an element a thread
+
 program 2000,1000 'cumsum(x)' && tile host 'i in 0..2000 step 16'
 program 2000,1024 'cumsum(x)' && tile host 'i in 0..2000 step 8'
+program 64,1024 'cumsum(x)' && tile sm_80 'i in 0..64 step 32' && numbers
 program 37,90 'cumsum(x)' && tile sm_80 'i in 0..37 step 32' && numbers
 program 100,300 'cumsum(x, axis = 0)' && tile host 'j in 0..300 step 256' && numbers
 program 5,40,7 'cumsum(x, axis = 1, reverse = true)' && tile host 'i in 0..5 step 5' 'l in 0..7 step 7' && numbers
