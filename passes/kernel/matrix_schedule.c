@@ -214,13 +214,21 @@ static void schedule_numbers(Schedule *s, Block *b) {
     }
 }
 
+/* May the store at n go to `to`?  Not if it writes what is loaded: of values that are one memory it is all that has been
+ * loaded so far. */
+static bool stored_early(const Schedule *s, const Block *b, int to, int n) {
+    const Inst *store = b->at[n];
+    bool loads = touches(&s->k->body, TI_LOAD, store->buffer);
+    for (int at = to; at < n && s->k->buffers.at[store->buffer].in_place; at++) loads |= b->at[at]->kind == TI_LOAD;
+    return !loads;
+}
+
 /* A stage and its store, at n, go where the value has been computed, which is after instruction `after`; how far. */
 static int store_early(Schedule *s, Block *b, int after, int n) {
     Inst *stage = b->at[n], *store = b->at[n + 1];
     int to = n;
     while (to > after && b->at[to - 1]->result != stage->in[0]) to--;
-    if (to == after || touches(&s->k->body, TI_LOAD, store->buffer) || s->k->buffers.at[store->buffer].in_place)
-        return 0;
+    if (to == after || !stored_early(s, b, to, n + 1)) return 0;
     for (int at = n + 1; at > to + 1; at--) b->at[at] = b->at[at - 2];
     b->at[to] = stage;
     b->at[to + 1] = store;
