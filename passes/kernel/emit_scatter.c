@@ -116,12 +116,40 @@ static void add_block(Scatter *s, const Index *start, const int *carry, int *res
     emit_endif(e, &sent, result, result);
 }
 
+/* Places of a bucket that are added at once, at least a vector: half as many as it has by the average, where a row leaves lanes for
+ * them.  What is sent from several is on its way together, and what is added waits once for what was added before. */
+static int places_at_once(const Scatter *s) {
+    const Target *t = s->e->context->target;
+    const int64_t ids = shape_elements(*s->ids->shape), rows = s->n->attr->extent.bound;
+    const int most = target_tile(t, t->device->tiles->reduced), vector = t->vector_bytes / 4,
+              lanes = target_shares_tiles(t) ? t->threads : 4 * vector;
+    int64_t columns = 1, places = 1;
+    if (s->at_greatest || !target_has_lanes(t)) return 1;
+    for (int d = 1; d < s->n->shape->rank; d++) columns *= s->e->k->axes.at[s->e->p_axis[d]].step;
+    while (2 * places <= most && 2 * places * columns <= lanes && 4 * places * rows <= ids && 8 * places < t->max_tile) places *= 2;
+    return places < vector ? 1 : (int)places;
+}
+
+/* next: carry + what the places send that have a position, those where `inside` holds (-1: it does). */
+static void add_places(Scatter *s, const int *carry, int inside, int position, int *next) {
+    Emitter *e = s->e;
+    const Index *rest = index_value(e->k, position, 0, shape_elements(*s->ids->shape));
+    for (int d = s->r - 1; d >= 0; d--) {
+        const Index *extent = index_const(e->arena, s->ids->shape->dim[d].bound);
+        s->at[d] = d ? index_mod(e->k, rest, extent) : rest;
+        if (d) rest = index_div(e->k, rest, extent);
+    }
+    int x = emit_converted(e, emit_value(e, s->updates, s->at, inside), s->as);
+    if (inside >= 0) x = emit_select(e, inside, x, tile_const(&e->b, s->as, scalar_identity(s->reduce, s->as)));
+    take_term(s, carry, -1, of_result(s, x, carry[0]), position, next);
+}
+
 /* result: carry + what the positions in the row's bucket send: from `first` to `end` in the loop over all places. */
 static void add_bucket(Scatter *s, const int *carry, int *result) {
     Emitter *e = s->e;
     const Node *buckets = s->n->in[2];
     const int64_t rows = s->n->attr->extent.bound, places = shape_elements(*s->ids->shape);
-    const int axis = kernel_axis(e->k, "b", AXIS_LOOP, dim_fixed(places), 1), buffer = e->buffer_of[buckets->id];
+    const int step = places_at_once(s), axis = kernel_axis(e->k, "b", AXIS_LOOP, dim_fixed(places), step), buffer = e->buffer_of[buckets->id];
     const Index *from = e->p_index[0], *to = index_add(e->k, from, index_const(e->arena, 1)), *b = index_axis(e->k, axis);
     const int first = emit_scalar_of(e, OP_SUM, tile_load(&e->b, buffer, &from, -1, 0));
     const int end = emit_scalar_of(e, OP_SUM, tile_load(&e->b, buffer, &to, -1, 0));
@@ -130,20 +158,17 @@ static void add_bucket(Scatter *s, const int *carry, int *result) {
     nest_begin(e, &nest, 1, &axis, s->carries, carry, inner);
     nest.loop[0]->from = index_value(e->k, first, 0, places + 1);
     nest.loop[0]->to = index_value(e->k, end, 0, places + 1);
-    const int place = emit_scalar_of(e, OP_SUM, tile_index(&e->b, b));
+    const int place = step > 1 ? tile_index(&e->b, b) : emit_scalar_of(e, OP_SUM, tile_index(&e->b, b));
     const int inside = emit_and(e, emit_op(e, OP_GE, DT_BOOL, place, first), emit_op(e, OP_LT, DT_BOOL, place, end));
-    Branch sent = emit_if(e, inside, s->carries, inner);
     const Index *at = index_add(e->k, b, index_const(e->arena, rows + 1));
-    const int position = emit_scalar_of(e, OP_SUM, tile_load(&e->b, buffer, &at, -1, 0));
-    const Index *rest = index_value(e->k, position, 0, places);
-    for (int d = s->r - 1; d >= 0; d--) {
-        const Index *extent = index_const(e->arena, s->ids->shape->dim[d].bound);
-        s->at[d] = d ? index_mod(e->k, rest, extent) : rest;
-        if (d) rest = index_div(e->k, rest, extent);
+    if (step > 1) {
+        const int position = tile_load(&e->b, buffer, &at, inside, 0);
+        add_places(s, inner, inside, position, sums);
+    } else {
+        Branch sent = emit_if(e, inside, s->carries, inner);
+        add_places(s, inner, -1, emit_scalar_of(e, OP_SUM, tile_load(&e->b, buffer, &at, -1, 0)), next);
+        emit_endif(e, &sent, next, sums);
     }
-    const int x = of_result(s, emit_converted(e, emit_value(e, s->updates, s->at, -1), s->as), carry[0]);
-    take_term(s, inner, -1, x, position, next);
-    emit_endif(e, &sent, next, sums);
     nest_end(e, &nest, sums, result);
 }
 

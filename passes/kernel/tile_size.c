@@ -630,18 +630,17 @@ bool map_square(const Target *t, const Kernel *k, const PlanKernel *pk, const in
     return true;
 }
 
-/* Each program walks all ids, so there are no more than have some to put away, or many rows; a core walks eight while it puts one
- * away. */
+/* Each program walks all ids, so that there are no more than have some to put away, or many rows.  A core takes as long for an id
+ * of others' rows as for its own, so that one does it all. */
 static int bucket_rows(const Limits *l, const PlanKernel *k) {
-    enum { IDS = 256, ROWS = 1 << 12, IDS_OF_CORE = 1 << 15, ROWS_OF_CORE = 1 << 18, CORES = 4 };
+    enum { IDS = 256, ROWS = 1 << 12 };
     const int64_t rows = k->p->dim[0].bound, ids = shape_elements(*k->nodes.at[0].node->in[0]->shape);
-    const int64_t by_ids = ids / (l->pow2 ? IDS : IDS_OF_CORE), by_rows = rows / (l->pow2 ? ROWS : ROWS_OF_CORE);
-    int64_t programs = l->m == 1 ? 1 : by_ids > by_rows ? by_ids : by_rows, tile = 1;
+    int64_t programs = ids / IDS > rows / ROWS ? ids / IDS : rows / ROWS, tile = 1;
+    if (!l->pow2) return rows > 0 ? (int)rows : 1;
     if (programs > l->cores) programs = l->cores;
-    if (!l->pow2 && programs > CORES) programs = CORES;
     const int64_t each = programs > 1 ? (rows + programs - 1) / programs : rows;
-    while (l->pow2 && tile < each) tile *= 2;
-    return (int)(l->pow2 ? tile : each > 0 ? each : 1);
+    while (tile < each) tile *= 2;
+    return (int)tile;
 }
 
 /* All but the axis that is walked.  Where that is the innermost, rows lie apart: a warp of them, or a vector; of this half where
