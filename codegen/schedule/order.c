@@ -54,13 +54,13 @@ static bool loads_along(const HostPlan *kp, const Block *b, int axis) {
     return false;
 }
 
-/* Does some load of rows that an index picks take one element of each along the axis? */
+/* Does some load of rows that an index picks take one element of each along the axis, or pick another for each? */
 static bool picked_apart(const HostPlan *kp, const Block *b, int axis) {
     for (int i = 0; i < b->n; i++) {
         const Inst *inst = b->at[i];
         const bool picks = inst->kind == TI_LOAD && subscripts_gather(inst);
         int64_t coef;
-        if (picks && access_affine(kp->k, inst, axis, &coef) && coef != 0 && coef != 1) return true;
+        if (picks && (!access_affine(kp->k, inst, axis, &coef) || (coef != 0 && coef != 1))) return true;
         if (picked_apart(kp, &inst->body, axis)) return true;
     }
     return false;

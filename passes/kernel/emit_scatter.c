@@ -116,18 +116,18 @@ static void add_block(Scatter *s, const Index *start, const int *carry, int *res
     emit_endif(e, &sent, result, result);
 }
 
-/* Places of a bucket that are added at once, at least a vector: half as many as it has by the average, where a row leaves lanes for
- * them.  What is sent from several is on its way together, and what is added waits once for what was added before. */
+/* Places of a bucket that are added at once: at most half as many as it has by the average, where a row leaves lanes for them.
+ * What is sent from several is on its way together, and what is added waits once for what was added before. */
 static int places_at_once(const Scatter *s) {
+    enum { LANES = 256 };
     const Target *t = s->e->context->target;
     const int64_t ids = shape_elements(*s->ids->shape), rows = s->n->attr->extent.bound;
-    const int most = target_tile(t, t->device->tiles->reduced), vector = t->vector_bytes / 4,
-              lanes = target_shares_tiles(t) ? t->threads : 4 * vector;
+    const int most = target_tile(t, t->device->tiles->reduced);
     int64_t columns = 1, places = 1;
     if (s->at_greatest || !target_has_lanes(t)) return 1;
     for (int d = 1; d < s->n->shape->rank; d++) columns *= s->e->k->axes.at[s->e->p_axis[d]].step;
-    while (2 * places <= most && 2 * places * columns <= lanes && 4 * places * rows <= ids && 8 * places < t->max_tile) places *= 2;
-    return places < vector ? 1 : (int)places;
+    while (2 * places <= most && 2 * places * columns <= LANES && 4 * places * rows <= ids && 8 * places < t->max_tile) places *= 2;
+    return (int)places;
 }
 
 /* next: carry + what the places send that have a position, those where `inside` holds (-1: it does). */
