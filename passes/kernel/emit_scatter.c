@@ -125,7 +125,8 @@ static int places_at_once(const Scatter *s) {
     const int most = target_tile(t, t->device->tiles->reduced);
     int64_t columns = 1, places = 1;
     if (s->at_greatest || !target_has_lanes(t)) return 1;
-    for (int d = 1; d < s->n->shape->rank; d++) columns *= s->e->k->axes.at[s->e->p_axis[d]].step;
+    for (int d = 1; d < s->n->shape->rank; d++)
+        if (s->e->p_axis[d] >= 0) columns *= s->e->k->axes.at[s->e->p_axis[d]].step;
     while (2 * places <= most && 2 * places * columns <= LANES && 4 * places * rows <= ids && 8 * places < t->max_tile) places *= 2;
     return (int)places;
 }

@@ -45,6 +45,18 @@ model scalars <<'END' # a row is one number
     input ids : i32[N] in 0..V
     y = s[ids] * sum(u[ids], axis = -1)
 END
+model crowded <<'END' # many to a row: of a vector of places some are beyond it
+    t = param [2000, C] init normal(1.0)
+    s = param [2000] init normal(1.0)
+    input a : i32[2000] in 0..100
+    y = segment_sum(t, a, 90) * expand_dims(segment_sum(s, a, 90), 1)
+END
+model crowded_low <<'END' # and added up in f32
+    precision bf16
+    t = param [50, 40, 3] init normal(1.0)
+    input a : i32[50, 40] in 0..70
+    y = segment_sum(t, a, 60)
+END
 all_targets
 while read -r name; do
     "$FUSEC" verify "$work/$name.dsl" --target $targets --rounds 1 --quiet >"$work/log" 2>&1 || fail "$name: $(cat "$work/log")"
@@ -53,7 +65,13 @@ while read -r name; do
         [ "$(grep -c '^  bucket ' "$work/$name.tile")" = 1 ] || fail "$name, $target: not one kernel makes buckets"
     done
 done <"$work/names"
-[ "$(wc -l <"$work/names")" = 6 ] || fail "not all models are there"
+for name in crowded crowded_low; do
+    for target in host sm_80; do
+        "$FUSEC" "$work/$name.dsl" -o "$work/$name.tile" --target $target --entry infer
+        grep -q '^  loop b in 0..2000 step [248]' "$work/$name.tile" || fail "$name, $target: one place at a time"
+    done
+done
+[ "$(wc -l <"$work/names")" = 8 ] || fail "not all models are there"
 
 # the update is in the kernel that has the gradient, unless the old table is read for it in other rows
 sed 's/sgd(lr = 0.1)/sgd(lr = hyper 0.1)/' "$work/plain.dsl" >"$work/update.dsl"
