@@ -54,8 +54,8 @@ END
 model crowded_low <<'END' # and added up in f32
     precision bf16
     t = param [50, 40, 3] init normal(1.0)
-    input a : i32[50, 40] in 0..70
-    y = segment_sum(t, a, 60)
+    input a : i32[50, 40] in 0..100
+    y = segment_sum(t, a, 90)
 END
 all_targets
 while read -r name; do
