@@ -69,7 +69,8 @@ static Value run_unary(Lower *L, const BuiltinCall *c) {
         return lower_fail(L, E0204, c->loc, NULL, "'%s' needs a number or a tensor, not %s", c->builtin->name,
                           val_describe(L->arena, x));
     double in[4] = {val_number(x)};
-    return val_float(scalar_op(c->builtin->op, DT_F64, in));
+    const double y = scalar_op(c->builtin->op, DT_F64, in);
+    return op_info[c->builtin->op].type == TYPE_I32 ? val_int((int64_t)y) : val_float(y);
 }
 
 static Value run_stop_gradient(Lower *L, const BuiltinCall *c) {
@@ -83,6 +84,12 @@ static Value run_int(Lower *L, const BuiltinCall *c) { return v_cast(L, c->arg[0
 static Value run_is_integer(Lower *L, const BuiltinCall *c) {
     (void)L;
     return val_bool(c->arg[0].kind == VAL_INT);
+}
+
+static Value run_is_float(Lower *L, const BuiltinCall *c) {
+    (void)L;
+    const Value x = c->arg[0];
+    return val_bool(x.kind == VAL_TENSOR ? dtype_is_float(x.node->dtype) : x.kind == VAL_FLOAT);
 }
 
 /* The program's own refusal.  It is about the call of the function that it stands in, or of the library. */
@@ -237,6 +244,27 @@ static Value run_size(Lower *L, const BuiltinCall *c) {
     return r;
 }
 
+/* ---- order ------------------------------------------------------------------------------------------------- */
+
+/* Positions of ids, those of the ids 0 first; those outside 0..n are in one more bucket. */
+static Value run_counting_sort(Lower *L, const BuiltinCall *c) {
+    const Value n = c->arg[1];
+    Node *ids = value_node(L, c->arg[0], DT_I32, c->loc);
+    if (!ids) return val_poison();
+    if (ids->dtype != DT_I32) return lower_fail(L, E0204, c->loc, "write int(x)", "counting_sort: ids are integers, not %s", dtype_name(ids->dtype));
+    if (!shape_is_fixed(*ids->shape)) return lower_fail(L, E0203, c->loc, NULL, "counting_sort: ids need fixed extents");
+    const int64_t most = INT32_MAX / 4, all = shape_elements(*ids->shape);
+    if (n.kind != VAL_INT || n.i < 0 || n.i > most || all > most)
+        return lower_fail(L, E0209, c->loc, NULL, "counting_sort: n is a number of 0 to %d, as is the number of ids; n is %s", (int)most, val_describe(L->arena, n));
+    Node *zero = t_const(L, DT_I32, *ids->shape, 0), *other = t_const(L, DT_I32, *ids->shape, (double)n.i);
+    Node *inside = t_binary(L, OP_AND, t_binary(L, OP_GE, ids, zero), t_binary(L, OP_LT, ids, other));
+    Node *own = t_select(L, inside, ids, other);
+    const int64_t first = n.i + 2; /* places before the positions */
+    const Shape s = {.rank = 1, .dim = {dim_fixed(first + all)}}, positions = {.rank = 1, .dim = {dim_fixed(all)}};
+    Node *buckets = t_node(L, OP_BUCKET, 1, &own, &(Attr){.extent = dim_fixed(n.i + 1)}, DT_I32, s);
+    return val_tensor(t_slice(L, buckets, (Dim[]){dim_fixed(first)}, (int64_t[]){1}, positions));
+}
+
 /* ---- random numbers ------------------------------------------------------------------------------------ */
 
 static Value run_uniform(Lower *L, const BuiltinCall *c) {
@@ -270,6 +298,7 @@ const Builtin builtins_math[] = {
     {"floor_div", "a b", run_floor_div, OP_DIV, true},
     {"mod", "a b", run_mod, OP_MOD, true},
     {"is_integer", "x", run_is_integer, OP_CONST, false},
+    {"is_float", "x", run_is_float, OP_CONST, false},
     {"fail", "message found=none", run_fail, OP_CONST, false},
     {"where", "condition a b", run_where, OP_SELECT, true},
     {"max", "*" REDUCTION, run_extreme, OP_RMAX, true},
@@ -280,6 +309,7 @@ const Builtin builtins_math[] = {
     {"cumsum", "x axis=-1 reverse=false exclusive=false", run_scan, OP_SCAN, false},
     {"cumprod", "x axis=-1 reverse=false exclusive=false", run_scan, OP_SCAN, false},
     {"size", "x axis=all", run_size, OP_EXTENT, false},
+    {"counting_sort", "ids n", run_counting_sort, OP_BUCKET, false},
     {"uniform", "shape", run_uniform, OP_RANDOM, false},
     {0},
 };

@@ -72,11 +72,15 @@ static bool same_count(Shape a, Shape b) {
 
 static bool is_hole(Value v) { return v.kind == VAL_INT && v.i == -1; }
 
-/* The list of extents with 1 for a -1, whose place is `hole`, -1 without one; false: reported. */
+/* The list of extents, or a tensor's, with 1 for a -1, whose place is `hole`, -1 without one; false: reported. */
 static bool reshape_target(Lower *L, const BuiltinCall *c, Shape *s, int *hole) {
     Value list = c->arg[1];
     int holes = 0;
     *hole = -1;
+    if (list.kind == VAL_TENSOR) {
+        *s = *list.node->shape;
+        return true;
+    }
     if (list.kind == VAL_LIST) {
         list = lower_tuple(L, list.n, list.at, VAL_LIST);
         for (int i = 0; i < list.n && i < MAX_RANK; i++)

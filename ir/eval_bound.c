@@ -62,6 +62,7 @@ static bool takes_operand(Op op) {
     case OP_FLOOR:
     case OP_CEIL:
     case OP_SIGN:
+    case OP_BITS:
     case OP_STOP_GRADIENT: return true;
     default: return op_info[op].cls == CLASS_SOURCE || op_info[op].cls == CLASS_MOVE;
     }

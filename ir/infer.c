@@ -80,7 +80,7 @@ static bool infer_element(Infer *f) {
     }
     f->shape = *shape_of(f, 0);
     OpType type = op_info[f->op].type;
-    f->dtype = type == TYPE_BOOL ? DT_BOOL : type == TYPE_ATTR ? f->attr->dtype : t;
+    f->dtype = type == TYPE_BOOL ? DT_BOOL : type == TYPE_I32 ? DT_I32 : type == TYPE_ATTR ? f->attr->dtype : t;
     return true;
 }
 

@@ -5,6 +5,7 @@
  * i32 gives 0, to bool gives 1, comparisons are false except `ne`. */
 #include "ir/ops.h"
 #include <math.h>
+#include <string.h>
 
 static double wrap32(uint64_t x) { return (double)(int32_t)(uint32_t)x; }
 
@@ -61,6 +62,13 @@ static double sigmoid(double x) {
     return (x < 0 ? e : 1) / (1 + e);
 }
 
+static double bits_of(double x) {
+    const float f = (float)x;
+    int32_t bits;
+    memcpy(&bits, &f, sizeof bits);
+    return bits;
+}
+
 /* Inlined where op is a constant, the switch is gone. */
 static inline __attribute__((always_inline)) double one(Op op, DType t, const double *x) {
     if (t == DT_I32 && is_int_arithmetic(op)) return int_op(op, to_int(x[0]), op >= OP_ADD ? to_int(x[1]) : 0);
@@ -80,6 +88,7 @@ static inline __attribute__((always_inline)) double one(Op op, DType t, const do
     case OP_ERF: return erf(x[0]);
     case OP_FLOOR: return floor(x[0]);
     case OP_CEIL: return ceil(x[0]);
+    case OP_BITS: return bits_of(x[0]);
     case OP_NOT: return x[0] == 0;
     case OP_CAST: return cast_to(t, x[0]);
     case OP_ADD: return x[0] + x[1];

@@ -332,6 +332,7 @@ static Text operation(Printer *p, Op op, DType t, DType result, const Text *in) 
     if (op == OP_NOT) return (Text){arena_printf(p->arena, "!%s", c99_operand(p, in[0], LEVEL_ATOM)), LEVEL_UNARY};
     if (op == OP_SELECT) return choice(p, in[0], in[1], in[2]);
     if (op == OP_PHILOX) return math_call(p, op, in);
+    if (op == OP_BITS) return helper_call(p, C99_BITS, "fusec_bits", in[0]);
     if (t == DT_BOOL && (op == OP_MAX || op == OP_MIN)) op = op == OP_MAX ? OP_OR : OP_AND;
     Spelling s = logic_spelling(op);
     if (s.form == FORM_NONE && !dtype_is_float(t) && (op == OP_NEG || op == OP_ABS || op == OP_SIGN))

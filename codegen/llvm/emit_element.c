@@ -300,6 +300,7 @@ LLVMValueRef emit_element(const Emit *e, Op op, DType result, DType operand, int
     case OP_GE: return compare(e, op, operand, v[0], v[1]);
     case OP_CAST: return emit_round(e, result, cast(e, result, operand, v[0]));
     case OP_PHILOX: return emit_math(e, op, n, v);
+    case OP_BITS: return LLVMBuildBitCast(e->b, v[0], like(e, DT_I32, v[0]), "");
     default: return emit_round(e, result, arithmetic(e, op, result, n, v));
     }
 }

@@ -41,26 +41,64 @@ fn rows_greatest(x, ids, n) {
     return y
 }
 
-# Where each element of the last axis comes when they are sorted; equal ones stay in order.  Compares each with each.
+# Along the last axis: where each element comes when they are sorted, where the first, the second, .. stand, and they themselves; equal
+# ones stay in order, NaN is more than any number, and the gradient goes where an element came from.  Of a short axis each is compared
+# with each.
 fn ranks(x, descending = false) {
+    if is_long(x) { return along_rows(counting_sort(rows_in_order(x, descending), size(x)), x) }
+    return ranks_by_comparison(x, descending)
+}
+fn argsort(x, descending = false) {
+    if is_long(x) { return along_rows(rows_in_order(x, descending), x) }
+    return first_of(broadcast(iota(x.dim(-1)), x), ranks_by_comparison(x, descending), x.dim(-1))
+}
+fn sort(x, descending = false) {
+    if is_long(x) { return reshape(reshape(x, [-1])[rows_in_order(x, descending)], x) }
+    return first_of(x, ranks_by_comparison(x, descending), x.dim(-1))
+}
+fn is_long(x) {
+    if not is_integer(size(x)) { return false }
+    return x.dim(-1) >= 1024 and size(x) <= 500000000
+}
+# Of positions in all rows those in each.
+fn along_rows(at, x) { return reshape(mod(at, x.dim(-1)), x) }
+# Positions of the first row's elements in order, then of the second's: a radix sort, least significant digit first (Knuth, vol. 3,
+# 5.2.5), of digits of 11, 11 and 10 bits, and the row.
+fn rows_in_order(x, descending) {
+    key = sort_key(reshape(x, [-1]))
+    key = if descending then -1 - key else key
+    order = counting_sort(mod(key, 2048), 2048)
+    order = by_digit(order, mod(floor_div(key, 2048), 2048), 2048)
+    order = by_digit(order, floor_div(key, 4194304) + 512, 1024)
+    rows = floor_div(size(x), x.dim(-1))
+    return if rows == 1 then order else by_digit(order, floor_div(iota(size(x)), x.dim(-1)), rows)
+}
+fn by_digit(order, digit, n) { return order[counting_sort(digit[order], n)] }
+# An integer that is less for what is less: floats are in the order of their bits, the negative ones in the reverse of it.
+fn sort_key(x) {
+    if not is_float(x) { return x }
+    b = bits(where(x == 0, 0.0, x))
+    return where(x == x, where(b < 0, -1 - (b + 2147483647), b), 2147483647)
+}
+
+fn ranks_by_comparison(x, descending) {
     n = x.dim(-1)
-    a = expand_dims(x, -1)
-    b = expand_dims(x, -2)
+    key = sort_key(x)
+    a = expand_dims(key, -1)
+    b = expand_dims(key, -2)
     before = iota(n, axis = -1, rank = x.rank + 1) < iota(n, axis = -2, rank = x.rank + 1)
     less = if descending then b > a else b < a
     return sum(where(less or (b == a and before), 1, 0), axis = -1)
 }
 
-# Along the last axis; the gradient goes where the element came from.  NaN has no place.
-fn sort(x, descending = false) { return first_of(x, ranks(x, descending), x.dim(-1)) }
-
 # The k greatest of the last axis, the greatest first, and where they are: [.., k], i32[.., k].  Few of many are searched one after
-# another, k times through the axis; others by ranks.
+# another, k times through the axis; others are the first in order.
 fn top_k(x, k) {
     n = x.dim(-1)
     if k > n { return fail("top_k takes no more than the last axis has", k) }
-    if k > 0 and k <= 64 and 8 * k <= n { return greatest(x, k) }
-    at = ranks(x, true)
+    if k > 0 and k <= 64 and 8 * k <= n { return at_places(x, greatest(sort_key(x), k)) }
+    if is_long(x) { return sort(x, descending = true)[..., 0:k], argsort(x, descending = true)[..., 0:k] }
+    at = ranks_by_comparison(x, true)
     return first_of(x, at, k), first_of(broadcast(iota(n), x), at, k)
 }
 fn greatest(x, k) {
@@ -71,7 +109,10 @@ fn greatest(x, k) {
         v, last = greatest_among(x, x < v or (x == v and place > last))
         at = concat(at, last, axis = -1)
     }
-    here = expand_dims(at, -1) == expand_dims(place, -2)
+    return at
+}
+fn at_places(x, at) {
+    here = expand_dims(at, -1) == expand_dims(iota(x.dim(-1), axis = -1, rank = x.rank), -2)
     return sum(where(here, expand_dims(x, -2), 0), axis = -1), at
 }
 fn greatest_among(x, left) {

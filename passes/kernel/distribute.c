@@ -174,6 +174,17 @@ static int most_threads(const Kernel *k, const Target *t, int64_t tile, const bo
     return !product && tile > (int64_t)ROW_ELEMENTS / (short_of_registers ? 2 : 1) * t->threads ? 2 * t->threads : t->threads;
 }
 
+/* Buckets are made by as many warps as there are counters for, and ids. */
+static int bucket_threads(const Kernel *k) {
+    enum { WARP = 32, WARPS = 32, IDS = 256 };
+    const Inst *i = k->body.n ? k->body.at[0] : NULL;
+    int64_t ids = 1, warps = 1;
+    if (!i || i->kind != TI_BUCKET) return 0;
+    for (int d = 0; d < k->buffers.at[i->source].rank; d++) ids *= k->buffers.at[i->source].dim[d].bound;
+    while (2 * warps <= WARPS && 2 * warps * k->axes.at[i->axis].step <= BUCKET_COUNTERS && ids >= 2 * warps * IDS) warps *= 2;
+    return (int)(WARP * warps);
+}
+
 void kernel_distribute(Kernel *k, const Target *t) {
     bool *only = ARENA_ARRAY(k->arena, bool, k->types.n + 1), side[MAX_AXES] = {0}, summed[MAX_AXES] = {0};
     uint32_t with[MAX_AXES];
@@ -208,5 +219,6 @@ void kernel_distribute(Kernel *k, const Target *t) {
         }
     lane_strides(k, with, &l);
     leave_out_copies(k, &l);
+    if (bucket_threads(k)) k->threads = bucket_threads(k);
     for (int x = 0; x < k->axes.n; x++) k->axes.at[x].spread = spread_of(l.vector[x], l.lanes[x], l.stride[x]);
 }

@@ -633,7 +633,7 @@ bool map_square(const Target *t, const Kernel *k, const PlanKernel *pk, const in
 /* Each program walks all ids, so that there are no more than have some to put away, or many rows.  A core takes as long for an id
  * of others' rows as for its own, so that one does it all. */
 static int bucket_rows(const Limits *l, const PlanKernel *k) {
-    enum { IDS = 256, ROWS = 1 << 12 };
+    enum { IDS = 64, ROWS = 1 << 12 };
     const int64_t rows = k->p->dim[0].bound, ids = shape_elements(*k->nodes.at[0].node->in[0]->shape);
     int64_t programs = ids / IDS > rows / ROWS ? ids / IDS : rows / ROWS, tile = 1;
     if (!l->pow2) return rows > 0 ? (int)rows : 1;

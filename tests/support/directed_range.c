@@ -44,6 +44,7 @@ static bool element(Op op, DType t, const Range *a, Range *out) {
     case OP_TANH: *out = along(a[0], tanh); return true;
     case OP_SIGMOID: *out = along(a[0], logistic); return true;
     case OP_ERF: *out = along(a[0], erf); return true;
+    case OP_BITS: *out = (Range){INT32_MIN, INT32_MAX}; return true;
     case OP_FLOOR: *out = along(a[0], floor); return true;
     case OP_CEIL: *out = along(a[0], ceil); return true;
     case OP_ADD: *out = (Range){a[0].lo + a[1].lo, a[0].hi + a[1].hi}; return true;

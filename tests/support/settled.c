@@ -174,12 +174,13 @@ static Place place_at(const Node *n, const double *x) {
 static bool is_jump(const Node *n) {
     if (n->n_in == 0 || !dtype_is_float(n->in[0]->dtype)) return false;
     if (n->op == OP_CAST) return !dtype_is_float(n->dtype);
-    return n->op == OP_FLOOR || n->op == OP_CEIL || n->op == OP_SIGN || n->op == OP_MOD ||
+    return n->op == OP_FLOOR || n->op == OP_CEIL || n->op == OP_SIGN || n->op == OP_MOD || n->op == OP_BITS ||
            (n->op >= OP_EQ && n->op <= OP_GE);
 }
 
 /* Values of a jump's operands, x, and what they are when what is rounded is off. */
 static bool is_unsettled_at(const Node *n, const double *x, const double *off) {
+    if (n->op == OP_BITS) return !is_same(x[0], off[0]);
     const Place p = place_at(n, x), q = place_at(n, off);
     const bool exact = is_same(x[0], off[0]) && is_same(x[1], off[1]);
     if (p.off == 0) return q.off != 0;

@@ -129,7 +129,7 @@ static void texts_are_the_goldens(void **state) {
 static void check_binary(Op op, DType t) {
     Arena *a = arena_new();
     const OpInfo *info = &op_info[op];
-    const char *type = dtype_name(t), *result = info->type == TYPE_BOOL ? "bool" : type;
+    const char *type = dtype_name(t), *result = info->type == TYPE_BOOL ? "bool" : info->type == TYPE_I32 ? "i32" : type;
     const bool positive = op_wants_positive(op, t);
     char *text = arena_printf(a,
                               "kernel @op_%s(%%x: %s[37], %%y: %s[37], %%z: %s[37] out)\n  grid i in 0..37 step 8\n"

@@ -12,8 +12,10 @@
 #include <string.h>
 
 enum { N = 1 << 17 };
-/* The functions of the language, and powers. */
-static bool is_function(Op op) { return op_info[op].call == CALLED_FUNCTION || op_is_transcendental(op); }
+/* The functions of the language that give what they take, and powers. */
+static bool is_function(Op op) {
+    return op_info[op].type == TYPE_SAME && (op_info[op].call == CALLED_FUNCTION || op_is_transcendental(op));
+}
 
 static double reference(Op op, double x, double y) { return scalar_op(op, DT_F64, (double[]){x, y}); }
 

@@ -124,7 +124,7 @@ static void kernels_of_every_back_end_run(void **state) {
 /* z[i] = op(x[i] - 1, y[i] - 2) (integers of both signs), of dtype t; logarithms and roots see |x|. */
 static void add_op(Arena *a, Module *m, Op op, DType t) {
     const OpInfo *info = &op_info[op];
-    const char *type = dtype_name(t), *result = info->type == TYPE_BOOL ? "bool" : type;
+    const char *type = dtype_name(t), *result = info->type == TYPE_BOOL ? "bool" : info->type == TYPE_I32 ? "i32" : type;
     const bool positive = op_wants_positive(op, t);
     char *text = arena_printf(a,
                               "kernel @op_%s_%s(%%x: %s[37], %%y: %s[37], %%z: %s[37] out)\n  grid i in 0..37 step 24\n"

@@ -17,7 +17,7 @@ typedef struct Differences {
 static bool stays(const Node *n) {
     if (n->op == OP_STOP_GRADIENT || n->op == OP_ARGMAX || n->op == OP_FLOOR || n->op == OP_CEIL || n->op == OP_SIGN)
         return true;
-    return n->dtype == DT_BOOL || (n->op == OP_CAST && !dtype_is_float(n->dtype));
+    return n->dtype == DT_BOOL || n->op == OP_BITS || (n->op == OP_CAST && !dtype_is_float(n->dtype));
 }
 
 static void hold(void *user, const Node *n, const Tensor *values, const Tensor *out) {

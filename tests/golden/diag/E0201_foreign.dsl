@@ -2,7 +2,6 @@
 model m {
     input x : f32[4, 6]
     a = argmin(x)
-    a = argsort(x)
     a = arange(x)
     a = any(x)
     a = all(x)
