@@ -17,7 +17,7 @@ for scan in cumprod cumsum; do
             printf '\noutput loss\ntrain loss with sgd(lr = 0.1)\n}\n'
         } >scan.dsl
         "$FUSEC" verify scan.dsl --target interp --entry grad >log 2>&1 || fail "$scan of $n: $(cat log)"
-        grep -q 'gradients of 1 parameters are those of finite differences' log || fail "$scan of $n: not compared: $(cat log)"
+        grep -q 'gradients of 1 parameter are those of finite differences' log || fail "$scan of $n: not compared: $(cat log)"
         tried=$((tried + 1))
     done
 done

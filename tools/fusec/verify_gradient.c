@@ -2,6 +2,7 @@
  * jumps, and what stop_gradient hides, stays as it is at the point: then the differences are of what the gradient is
  * of. A check of autodiff that knows nothing of it. */
 #include "tools/fusec/verify.h"
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -72,23 +73,34 @@ typedef struct Worst {
 
 typedef enum { AGREES, DIFFERS, UNSETTLED, INFINITE } Verdict;
 
+/* Is the step lost in a parameter as large as this one? */
+static bool is_lost(const Tensor *param, const double *direction, double h) {
+    enum { PARTS = 1000 }; /* of the step, as p + h is rounded */
+    double off = 0, step = 0;
+    for (int64_t i = 0; i < tensor_elements(param); i++) {
+        off = fmax(off, DBL_EPSILON * fabs(param->data[i]));
+        step = fmax(step, fabs(h * direction[i]));
+    }
+    return off * PARTS > step;
+}
+
 /* The derivative against differences of shorter and shorter steps: Richardson, two steps give a better value, and how good it is.
- * Where the two are far apart the loss turns within a step, and they say nothing. */
+ * Where the two are far apart the loss turns within a step, and they say nothing, whether or not it is near what they say. */
 static Verdict judge(Differences *d, int p, const double *direction, double along, double scale, double *right) {
     enum { SHORTER = 64, TIMES = 4 };
     const double loss = fabs(d->exact[d->loss->results.at[0].value->id].data[0]);
-    Verdict is = UNSETTLED;
     double h = STEP;
-    for (int i = 0; i < TIMES; i++, h /= SHORTER) {
+    for (int i = 0; i < TIMES && !is_lost(&d->v->params[p], direction, h); i++, h /= SHORTER) {
         const double wide = difference(d, p, direction, h), narrow = difference(d, p, direction, h / 2);
         const double noise = 1e-9 * (1 + loss) * fmax(1, STEP / h / SHORTER), unsure = fabs(narrow - wide), found = narrow + (narrow - wide) / 3;
         if (!isfinite(found) || !isfinite(along)) return INFINITE;
         const bool agrees = fabs(along - found) <= TOLERANCE * scale + 2 * unsure + noise;
         const bool settled = unsure <= 0.01 * fabs(agrees ? scale : found) + noise;
-        if (agrees ? is == UNSETTLED || settled : settled) *right = found, is = agrees ? AGREES : DIFFERS;
-        if (settled) break;
+        if (!settled) continue;
+        *right = found;
+        return agrees ? AGREES : DIFFERS;
     }
-    return is;
+    return UNSETTLED;
 }
 
 static void check(Differences *d, int p, const Tensor *gradient, Worst *w) {
@@ -164,10 +176,10 @@ bool verify_gradients(Verify *v) {
     for (int i = 0; all && i < g->results.n; i++)
         if (is_first_of_loss(g, i)) check_loss(v, i, all, &w);
     if (w.checked && !w.wrong)
-        printf("  gradients of %d parameters are those of finite differences, to %.1g\n", w.checked, w.off);
+        printf("  gradients of %d parameter%s those of finite differences, to %.1g\n", w.checked, w.checked == 1 ? " are" : "s are", w.off);
     if (w.without) not_compared(w.checked ? arena_printf(v->scratch, "of %d parameters: their loss holds a derivative", w.without)
                                           : "the loss holds a derivative");
-    if (w.unsettled) not_compared(arena_printf(v->scratch, "of %d parameters: the loss turns within the shortest step", w.unsettled));
+    if (w.unsettled) not_compared(arena_printf(v->scratch, "of %d parameters: the loss turns within the shortest step, or the step is lost in them", w.unsettled));
     if (w.infinite) not_compared(arena_printf(v->scratch, "%d are not finite here", w.infinite));
     v->bad |= w.wrong > 0;
     return true;
