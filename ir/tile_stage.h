@@ -63,10 +63,9 @@ const Inst *stage_ring(const Kernel *k, const Inst *loop);
 /* Dynamic shared memory of a block: the plan's, where some tile's layout is stated; 0 otherwise, when the back end has
  * arrays of its own. */
 int64_t kernel_shared_bytes(const Kernel *k);
-
-/* On a GPU, counters that warps which make buckets have in shared memory, of four bytes, at most. */
-enum { BUCKET_COUNTERS = 8192 };
 /* Of those arrays, when axes are spread: one for each tile, and for each sum over threads of several warps. */
 int64_t kernel_array_bytes(const Kernel *k);
+/* On a GPU, counters that warps which make buckets have in shared memory, of four bytes, at most. */
+enum { BUCKET_COUNTERS = 8192 };
 
 #endif
