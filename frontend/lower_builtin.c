@@ -251,7 +251,6 @@ static Value run_counting_sort(Lower *L, const BuiltinCall *c) {
     const Value n = c->arg[1];
     Node *ids = value_node(L, c->arg[0], DT_I32, c->loc);
     if (!ids) return val_poison();
-    if (ids->dtype != DT_I32) return lower_fail(L, E0204, c->loc, "write int(x)", "counting_sort: ids are integers, not %s", dtype_name(ids->dtype));
     if (!shape_is_fixed(*ids->shape)) return lower_fail(L, E0203, c->loc, NULL, "counting_sort: ids need fixed extents");
     const int64_t most = INT32_MAX / 4, all = shape_elements(*ids->shape);
     if (n.kind != VAL_INT || n.i < 0 || n.i > most || all > most)

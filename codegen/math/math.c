@@ -32,15 +32,27 @@ static V exp_by_exp2(B b, V x) {
     return mul(b, op1(b, MATH_EXP2, f), float_of(b, shl(b, bits(b, t), ic(b, 23))));
 }
 
-/* exp(x) = 2^n exp(r), r = x - n ln 2 with ln 2 in two parts, the first of 9 bits so that n * part is exact. */
+/* exp(x - n ln 2), ln 2 in two parts, the first of 9 bits so that n * part is exact. */
+static V exp_rest(B b, V x, V n) {
+    V r = mad(b, n, fc(b, -0.693359375f), x);
+    return math_exp_core(b, mad(b, n, fc(b, 2.12194440e-4f), r));
+}
+
+/* exp(x) = 2^n exp(x - n ln 2). */
 V math_exp(B b, V x) {
     if (b->has_exp2) return exp_by_exp2(b, x);
     V low = fc(b, -104.0f), high = fc(b, 89.0f); /* exp is 0 below, inf above */
     V t = choose(b, lt(b, x, low), low, choose(b, lt(b, high, x), high, x));
     V n, f = round_to_integer(b, mul(b, t, fc(b, 1.44269504f)), &n);
-    V r = mad(b, f, fc(b, -0.693359375f), t);
-    r = mad(b, f, fc(b, 2.12194440e-4f), r);
-    return math_scale(b, math_exp_core(b, r), n);
+    return math_scale(b, exp_rest(b, t, f), n);
+}
+
+/* The same for |x| < 80, where 2^n is one number, whose exponent is the sum's low bits. */
+static V exp_near(B b, V x) {
+    if (b->has_exp2) return exp_by_exp2(b, x);
+    V magic = fc(b, 12583039.0f); /* 1.5 * 2^23 + 127 */
+    V t = add(b, mul(b, x, fc(b, 1.44269504f)), magic);
+    return mul(b, exp_rest(b, x, sub(b, t, magic)), float_of(b, shl(b, bits(b, t), ic(b, 23))));
 }
 
 /* log(1 + f) + k ln 2 + c, 1 + f in [sqrt(1/2), sqrt(2)): s = f / (2 + f), log(1 + f) = 2 atanh(s). */
@@ -99,7 +111,9 @@ static V tanh_f32(B b, V x) {
                               -3.33332819422e-1f};
     V a = magnitude(b, x), z = mul(b, a, a), one = fc(b, 1.0f), two = fc(b, 2.0f);
     V small = mad(b, mul(b, polynomial(b, z, 5, c), z), a, a);
-    V e = math_exp(b, add(b, a, a));
+    V twice = add(b, a, a), most = fc(b, 40.0f); /* tanh is 1 from 9.02 on */
+    if (!b->has_exp2) twice = choose(b, lt(b, most, twice), most, twice);
+    V e = exp_near(b, twice);
     V large = sub(b, one, quotient(b, two, add(b, e, one)));
     return flip_sign(b, choose(b, lt(b, a, fc(b, 0.625f)), small, large), sign_bit(b, x));
 }
@@ -120,7 +134,7 @@ static V erf_f32(B b, V x) {
     V small = mad(b, polynomial(b, mul(b, a, a), 6, inner), a, a);
     V t = choose(b, lt(b, four, a), four, a);
     V p = mul(b, polynomial(b, t, 7, outer), t);
-    V large = sub(b, one, math_exp(b, sub(b, p, t)));
+    V large = sub(b, one, exp_near(b, sub(b, p, t)));
     return flip_sign(b, choose(b, lt(b, a, fc(b, 0.927734375f)), small, large), sign_bit(b, x));
 }
 

@@ -76,7 +76,7 @@ fn rows_in_order(x, descending) {
 fn by_digit(order, digit, n) { return order[counting_sort(digit[order], n)] }
 # An integer that is less for what is less: floats are in the order of their bits, the negative ones in the reverse of it.
 fn sort_key(x) {
-    if not is_float(x) { return x }
+    if not is_float(x) { return int(x) }
     b = bits(where(x == 0, 0.0, x))
     return where(x == x, where(b < 0, -1 - (b + 2147483647), b), 2147483647)
 }
