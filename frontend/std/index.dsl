@@ -58,7 +58,7 @@ fn sort(x, descending = false) {
 }
 fn is_long(x) {
     if not is_integer(size(x)) { return false }
-    return x.dim(-1) >= 1024 and size(x) <= 500000000
+    return x.dim(-1) >= 512 and size(x) <= 500000000
 }
 # Of positions in all rows those in each.
 fn along_rows(at, x) { return reshape(mod(at, x.dim(-1)), x) }
