@@ -150,28 +150,27 @@ static void open_function(const Model *x, const char *type, const char *name) {
             type, name, x->p);
 }
 
-/* Launches of the entry from number `from` on, those before `to`; how many gradients are ready. */
-static int launches(const Model *x, Entry e, int from, int to, int ready) {
+/* Launches of the entry from number `from` on, those before `to`; final: last_uses(), or NULL; how many gradients are ready. */
+static int launches(const Model *x, Entry e, int from, int to, const int *final, int ready) {
     static const char *const phase[] = {"forward", "backward", "update"};
     const ModuleEntry *n = &x->m->entry[e];
-    const int *final = e == ENTRY_GRAD ? last_uses(x) : NULL;
     for (int l = from; l < to; l++) {
         const Launch *at = &n->launches.at[l];
         const bool begins = l == 0 || at->phase != n->launches.at[l - 1].phase;
         if ((e == ENTRY_GRAD || e == ENTRY_STEP) && begins) fprintf(x->f, "    /* %s */\n", phase[at->phase]);
         launch(x, e, at);
-        if (e == ENTRY_GRAD) ready = gradients_ready(x, final, ready, l);
+        if (final) ready = gradients_ready(x, final, ready, l);
     }
     return ready;
 }
 
 /* Thousands of launches are not one function: GCC takes time for the square of what one stores for its calls.  How many parts. */
 enum { LAUNCHES = 16, MOST = 256 }; /* of a part; of what stays one function */
-static int parts(const Model *x, Entry e, int *ready) {
+static int parts(const Model *x, Entry e, const int *final, int *ready) {
     const int n = x->m->entry[e].launches.n, count = n > MOST ? (n + LAUNCHES - 1) / LAUNCHES : 0;
     for (int i = 0; i < count; i++) {
         open_function(x, "void", arena_printf(x->a, "%s_run_%s_%d", x->p, entry_name[e], i));
-        *ready = launches(x, e, i * LAUNCHES, i + 1 < count ? (i + 1) * LAUNCHES : n, *ready);
+        *ready = launches(x, e, i * LAUNCHES, i + 1 < count ? (i + 1) * LAUNCHES : n, final, *ready);
         fputs("}\n\n", x->f);
     }
     return count;
@@ -180,8 +179,9 @@ static int parts(const Model *x, Entry e, int *ready) {
 static void entry(const Model *x, Entry e) {
     const ModuleEntry *n = &x->m->entry[e];
     const char *name = arena_printf(x->a, "%s_run_%s", x->p, entry_name[e]);
+    const int *final = e == ENTRY_GRAD ? last_uses(x) : NULL;
     int ready = 0;
-    const int count = parts(x, e, &ready);
+    const int count = parts(x, e, final, &ready);
     open_function(x, "fusec_status", name);
     const ModuleTensor *outcome = outcome_state(x->m);
     const bool skips = outcome && (e == ENTRY_GRAD || e == ENTRY_STEP);
@@ -193,8 +193,8 @@ static void entry(const Model *x, Entry e) {
     check_given(x, e, REGION_INPUT, "inputs", x->m->inputs.n);
     check_given(x, e, REGION_OUTPUT, "outputs", x->m->outputs.n);
     for (int i = 0; i < count; i++) fprintf(x->f, "    %s_%d(memory, inputs, outputs, scalars, syms, wanted);\n", name, i);
-    if (!count) ready = launches(x, e, 0, n->launches.n, 0);
-    if (e == ENTRY_GRAD) gradients_ready(x, last_uses(x), ready, n->launches.n);
+    if (!count) ready = launches(x, e, 0, n->launches.n, final, 0);
+    if (final) gradients_ready(x, final, ready, n->launches.n);
     if (skips)
         fputs("    return fusec_outcome(skips, *outcome); /* an overflow in f16 leaves all as it was */\n}\n\n", x->f);
     else

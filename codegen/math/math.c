@@ -38,21 +38,25 @@ static V exp_rest(B b, V x, V n) {
     return math_exp_core(b, mad(b, n, fc(b, 2.12194440e-4f), r));
 }
 
-/* exp(x) = 2^n exp(x - n ln 2). */
+/* 2^(n - 127) of the integer in the low bits of 1.5 * 2^23 + n */
+static V power_of_low_bits(B b, V t) { return float_of(b, shl(b, t, ic(b, 23))); }
+
+/* exp(x) = 2^n exp(x - n ln 2), n in two parts, both powers normal: the first product is exact. */
 V math_exp(B b, V x) {
     if (b->has_exp2) return exp_by_exp2(b, x);
-    V low = fc(b, -104.0f), high = fc(b, 89.0f); /* exp is 0 below, inf above */
-    V t = choose(b, lt(b, x, low), low, choose(b, lt(b, high, x), high, x));
-    V n, f = round_to_integer(b, mul(b, t, fc(b, 1.44269504f)), &n);
-    return math_scale(b, exp_rest(b, t, f), n);
+    V low = fc(b, -104.0f), high = fc(b, 89.0f), magic = fc(b, 12583166.0f); /* exp is 0 below, inf above; 1.5 * 2^23 + 254 */
+    V most = choose(b, lt(b, high, x), high, x), u = choose(b, lt(b, most, low), low, most);
+    V n = add(b, mul(b, u, fc(b, 1.44269504f)), magic), half = add(b, mul(b, u, fc(b, 0.72134752f)), fc(b, 12583039.0f));
+    V y = mul(b, exp_rest(b, u, sub(b, n, magic)), power_of_low_bits(b, bits(b, half)));
+    return mul(b, y, power_of_low_bits(b, isub(b, bits(b, n), bits(b, half))));
 }
 
-/* The same for |x| < 80, where 2^n is one number, whose exponent is the sum's low bits. */
+/* The same for |x| < 80, where 2^n is one number. */
 static V exp_near(B b, V x) {
     if (b->has_exp2) return exp_by_exp2(b, x);
     V magic = fc(b, 12583039.0f); /* 1.5 * 2^23 + 127 */
-    V t = add(b, mul(b, x, fc(b, 1.44269504f)), magic);
-    return mul(b, exp_rest(b, x, sub(b, t, magic)), float_of(b, shl(b, bits(b, t), ic(b, 23))));
+    V n = add(b, mul(b, x, fc(b, 1.44269504f)), magic);
+    return mul(b, exp_rest(b, x, sub(b, n, magic)), power_of_low_bits(b, bits(b, n)));
 }
 
 /* log(1 + f) + k ln 2 + c, 1 + f in [sqrt(1/2), sqrt(2)): s = f / (2 + f), log(1 + f) = 2 atanh(s). */

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Convolutions of odd shapes on the host: forward, input gradient and kernel gradient are one bilinear form, so that
 # <conv(x, w), u> = <x, input gradient> = <w, kernel gradient>; and the interpreter gives the same numbers.
-# Every second shape of each kind; SWEEP_ALL=1, as in ./dev fuzz: all.
+# Every third shape of each kind; SWEEP_ALL=1, as in ./dev fuzz: all.
 set -e
 . "$SRC/tests/support/script.sh"
 cat >conv.dsl <<'DSL'
@@ -92,7 +92,7 @@ turn=0
 # the next shape is one that is left out here
 left_out() {
     turn=$((turn + 1))
-    [ -z "${SWEEP_ALL:-}" ] && [ $((turn % 2)) = 0 ]
+    [ -z "${SWEEP_ALL:-}" ] && [ $((turn % 3)) != 1 ]
 }
 
 # The three numbers of every target are one, to 1e-4 of the first.

@@ -25,23 +25,21 @@ static float fusec_float(uint32_t u) {
     return both.f;
 }
 
-/* u >> n with the sign bit entering, 0 <= n < 32 */
-static uint32_t fusec_sar(uint32_t u, uint32_t n) { return (u >> n) | ((0u - (u >> 31)) & ~(0xffffffffu >> n)); }
-
 /* NaN if either is; of equals the first */
 static float fusec_max(float a, float b) { return a != a ? a : b != b ? b : a >= b ? a : b; }
 
 static float fusec_exp(float x) {
-    const float t0 = (x < -104.0f) ? -104.0f : ((89.0f < x) ? 89.0f : x);
-    const float t1 = (t0 * 1.442695f) + 12582912.0f;
-    const float t2 = t1 - 12582912.0f;
-    const float t3 = t2 * 0.00021219444f + (t2 * -0.6933594f + t0);
-    const float t4 = (0.00019875691f * t3 + 0.0013981999f) * t3 + 0.008333452f;
-    const float t5 = ((t4 * t3 + 0.041665796f) * t3 + 0.16666666f) * t3 + 0.5f;
-    const uint32_t i6 = fusec_bits(t1) - 0x4b400000u;
-    const uint32_t i7 = fusec_sar(i6, 1u);
-    const float t8 = ((t5 * (t3 * t3) + t3) + 1.0f) * fusec_float((i7 + 127u) << 23u);
-    return t8 * fusec_float(((i6 - i7) + 127u) << 23u);
+    const float t0 = (89.0f < x) ? 89.0f : x;
+    const float t1 = (t0 < -104.0f) ? -104.0f : t0;
+    const float t2 = (t1 * 1.442695f) + 12583166.0f;
+    const float t3 = t2 - 12583166.0f;
+    const float t4 = t3 * 0.00021219444f + (t3 * -0.6933594f + t1);
+    const float t5 = (0.00019875691f * t4 + 0.0013981999f) * t4 + 0.008333452f;
+    const float t6 = ((t5 * t4 + 0.041665796f) * t4 + 0.16666666f) * t4 + 0.5f;
+    const float t7 = (t1 * 0.7213475f) + 12583039.0f;
+    const float t8 = ((t6 * (t4 * t4) + t4) + 1.0f) * fusec_float(fusec_bits(t7) << 23u);
+    const float t9 = fusec_float((fusec_bits(t2) - fusec_bits(t7)) << 23u);
+    return t8 * t9;
 }
 
 /* three passes over the columns; scheduled for threads */
