@@ -252,7 +252,7 @@ static Value run_counting_sort(Lower *L, const BuiltinCall *c) {
     Node *ids = value_node(L, c->arg[0], DT_I32, c->loc);
     if (!ids) return val_poison();
     if (!shape_is_fixed(*ids->shape)) return lower_fail(L, E0203, c->loc, NULL, "counting_sort: ids need fixed extents");
-    const int64_t most = INT32_MAX / 4, all = shape_elements(*ids->shape);
+    const int64_t most = MOST_BUCKETED, all = shape_elements(*ids->shape);
     if (n.kind != VAL_INT || n.i < 0 || n.i > most || all > most)
         return lower_fail(L, E0209, c->loc, NULL, "counting_sort: n is a number of 0 to %d, as is the number of ids; n is %s", (int)most, val_describe(L->arena, n));
     Node *zero = t_const(L, DT_I32, *ids->shape, 0), *other = t_const(L, DT_I32, *ids->shape, (double)n.i);

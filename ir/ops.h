@@ -4,7 +4,10 @@
 #include "ir/dtype.h"
 #include <stdint.h>
 
-enum { MAX_LOOPS = 16 }; /* loop indices of one contraction */
+enum {
+    MAX_LOOPS = 16,                 /* loop indices of one contraction */
+    MOST_BUCKETED = INT32_MAX / 4   /* ids, and rows, of OP_BUCKET */
+};
 
 typedef enum {
 #define OP(e, text, cls, arity, type, jac) OP_##e,

@@ -49,20 +49,16 @@ static inline V polynomial(B b, V x, int n, const float *c) {
     return y;
 }
 
-/* Round to the nearest integer, |x| < 2^22: adding 1.5 * 2^23 leaves the integer in the low bits, so that
- * *integer needs no conversion (which C leaves undefined for NaN). */
-static inline V round_to_integer(B b, V x, V *integer) {
-    V magic = fc(b, 12582912.0f);
-    V t = add(b, x, magic);
-    *integer = isub(b, bits(b, t), ic(b, 0x4b400000u));
-    return sub(b, t, magic);
-}
+/* 1.5 * 2^23 and 127, and twice 127, which is an exponent's bias.  With |x| < 2^22 the sum has the nearest integer of x in its low
+ * bits: no conversion is needed, which C leaves undefined for NaN. */
+#define MATH_BIASED 12583039.0f
+#define MATH_TWICE_BIASED 12583166.0f
 
-/* math.c: y * 2^n for y in [0.5, 2], -250 < n < 250; the result is rounded once, subnormals included. */
-V math_scale(B b, V y, V n);
+/* math.c: y * 2^n for y in [0.5, 2], -250 < n < 250, n the nearest integer of x; n = MATH_TWICE_BIASED + x, half = MATH_BIASED + x / 2.
+ * The result is rounded once, subnormals included. */
+V math_scale(B b, V y, V n, V half);
 /* exp(r) for |r| <= 0.36 */
 V math_exp_core(B b, V r);
-V math_exp(B b, V x);
 
 V math_pow(B b, V x, V y);          /* pow.c */
 V math_sincos(B b, V x, bool cosine); /* trig.c */

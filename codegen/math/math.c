@@ -8,11 +8,12 @@ const MathOpInfo math_op_info[MATH_OP_COUNT] = {
 #undef MATH
 };
 
-V math_scale(B b, V y, V n) {
+/* 2^n of the biased n in the low bits */
+static V power_of(B b, V biased) { return float_of(b, shl(b, biased, ic(b, 23))); }
+
+V math_scale(B b, V y, V n, V half) {
     /* Two powers of two, both normal: the first product is exact. */
-    V half = sar(b, n, ic(b, 1)), rest = isub(b, n, half);
-    V p = float_of(b, shl(b, iadd(b, half, ic(b, 127)), ic(b, 23)));
-    V q = float_of(b, shl(b, iadd(b, rest, ic(b, 127)), ic(b, 23)));
+    V p = power_of(b, bits(b, half)), q = power_of(b, isub(b, bits(b, n), bits(b, half)));
     return mul(b, mul(b, y, p), q);
 }
 
@@ -25,7 +26,7 @@ V math_exp_core(B b, V r) {
 
 /* 2^n 2^f, n + f = x log2 e to twice the digits, with n in the exponent's reach: what is left of x beyond it is in f. */
 static V exp_by_exp2(B b, V x) {
-    static const float MAGIC = 12583039.0f, LEAST = 12582913.0f, MOST = 12583166.0f; /* 1.5 * 2^23 + 127, and n of -126 and 127 more */
+    static const float MAGIC = MATH_BIASED, LEAST = 12582913.0f, MOST = 12583166.0f; /* 1.5 * 2^23 + 127, and n of -126 and 127 more */
     V high = fc(b, 1.44269502f);
     V t = op2(b, MATH_MAX, op2(b, MATH_MIN, mad(b, x, high, fc(b, MAGIC)), fc(b, MOST)), fc(b, LEAST));
     V f = mad(b, x, fc(b, 1.92596303e-8f), mad(b, x, high, sub(b, fc(b, MAGIC), t)));
@@ -38,25 +39,20 @@ static V exp_rest(B b, V x, V n) {
     return math_exp_core(b, mad(b, n, fc(b, 2.12194440e-4f), r));
 }
 
-/* 2^(n - 127) of the integer in the low bits of 1.5 * 2^23 + n */
-static V power_of_low_bits(B b, V t) { return float_of(b, shl(b, t, ic(b, 23))); }
-
-/* exp(x) = 2^n exp(x - n ln 2), n in two parts, both powers normal: the first product is exact. */
-V math_exp(B b, V x) {
+/* exp(x) = 2^n exp(x - n ln 2). */
+static V exp_f32(B b, V x) {
     if (b->has_exp2) return exp_by_exp2(b, x);
-    V low = fc(b, -104.0f), high = fc(b, 89.0f), magic = fc(b, 12583166.0f); /* exp is 0 below, inf above; 1.5 * 2^23 + 254 */
+    V low = fc(b, -104.0f), high = fc(b, 89.0f), magic = fc(b, MATH_TWICE_BIASED); /* exp is 0 below, inf above */
     V most = choose(b, lt(b, high, x), high, x), u = choose(b, lt(b, most, low), low, most);
-    V n = add(b, mul(b, u, fc(b, 1.44269504f)), magic), half = add(b, mul(b, u, fc(b, 0.72134752f)), fc(b, 12583039.0f));
-    V y = mul(b, exp_rest(b, u, sub(b, n, magic)), power_of_low_bits(b, bits(b, half)));
-    return mul(b, y, power_of_low_bits(b, isub(b, bits(b, n), bits(b, half))));
+    V n = add(b, mul(b, u, fc(b, 1.44269504f)), magic), half = add(b, mul(b, u, fc(b, 0.72134752f)), fc(b, MATH_BIASED));
+    return math_scale(b, exp_rest(b, u, sub(b, n, magic)), n, half);
 }
 
 /* The same for |x| < 80, where 2^n is one number. */
 static V exp_near(B b, V x) {
     if (b->has_exp2) return exp_by_exp2(b, x);
-    V magic = fc(b, 12583039.0f); /* 1.5 * 2^23 + 127 */
-    V n = add(b, mul(b, x, fc(b, 1.44269504f)), magic);
-    return mul(b, exp_rest(b, x, sub(b, n, magic)), power_of_low_bits(b, bits(b, n)));
+    V magic = fc(b, MATH_BIASED), n = add(b, mul(b, x, fc(b, 1.44269504f)), magic);
+    return mul(b, exp_rest(b, x, sub(b, n, magic)), power_of(b, bits(b, n)));
 }
 
 /* log(1 + f) + k ln 2 + c, 1 + f in [sqrt(1/2), sqrt(2)): s = f / (2 + f), log(1 + f) = 2 atanh(s). */
@@ -124,7 +120,7 @@ static V tanh_f32(B b, V x) {
 
 /* e / (1 + e) below 0, 1 / (1 + e) above, e = exp(-|x|): no digits are lost at either end. */
 static V sigmoid_f32(B b, V x) {
-    V one = fc(b, 1.0f), e = math_exp(b, float_of(b, ior(b, bits(b, x), ic(b, 0x80000000u))));
+    V one = fc(b, 1.0f), e = exp_f32(b, float_of(b, ior(b, bits(b, x), ic(b, 0x80000000u))));
     return quotient(b, choose(b, lt(b, x, fc(b, 0.0f)), e, one), add(b, e, one));
 }
 
@@ -165,7 +161,7 @@ bool math_expands(Op op) { return op_info[op].code == CODE_FORMULA; }
 V math_formula(B b, Op op, const V *operands) {
     V x = operands[0];
     switch (op) {
-    case OP_EXP: return math_exp(b, x);
+    case OP_EXP: return exp_f32(b, x);
     case OP_LOG: return log_f32(b, x);
     case OP_LOG1P: return log1p_f32(b, x);
     case OP_SQRT: return op1(b, MATH_SQRT, x);

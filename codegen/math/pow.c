@@ -58,9 +58,9 @@ static V exp2_sum(B b, V h, V l) {
     V limit = choose(b, over, high, low);
     h = choose(b, out, limit, h);
     l = choose(b, out, fc(b, 0.0f), l);
-    V n, f = round_to_integer(b, h, &n);
-    V fraction = add(b, sub(b, h, f), l);
-    return math_scale(b, math_exp_core(b, mul(b, fraction, fc(b, 0.69314718f))), n);
+    V magic = fc(b, MATH_TWICE_BIASED), n = add(b, h, magic), half = add(b, mul(b, h, fc(b, 0.5f)), fc(b, MATH_BIASED));
+    V fraction = add(b, sub(b, h, sub(b, n, magic)), l);
+    return math_scale(b, math_exp_core(b, mul(b, fraction, fc(b, 0.69314718f))), n, half);
 }
 
 V math_pow(B b, V x, V y) {

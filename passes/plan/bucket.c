@@ -13,7 +13,7 @@
 enum { FEW_COMPARISONS = 1 << 16 };
 
 Node *rule_buckets(Rewriter *r, const Node *n) {
-    const int64_t ids = shape_elements(*n->in[1]->shape), rows = n->attr->extent.bound, most = INT32_MAX / 4;
+    const int64_t ids = shape_elements(*n->in[1]->shape), rows = n->attr->extent.bound, most = MOST_BUCKETED;
     if (n->n_in > 2 || !shape_is_fixed(*n->in[1]->shape) || !dim_is_fixed(n->attr->extent)) return NULL;
     if (ids > most || rows > most || (rows * ids <= FEW_COMPARISONS && !r->context->bucket_all)) return NULL;
     Node *in[] = {n->in[0], n->in[1], rewrite_op(r, OP_BUCKET, 1, (Node *[]){n->in[1]}, &(Attr){.extent = n->attr->extent})};

@@ -128,4 +128,19 @@ for target in host sm_80; do
     "$FUSEC" m.dsl --target $target -o m.tile --entry infer
     [ "$(grep -c '^  bucket ' m.tile)" -ge 8 ] || fail "$target: no digits"
 done
+for precision in bf16 f16; do
+    sed "s/PRECISION/$precision/" >low.dsl <<'END_M'
+model low {
+    precision PRECISION
+    x = param [2, 700] init normal(1.0)
+    h = x * x - x
+    output h
+    output y = sort(h)
+    output at = argsort(h, descending = true)
+}
+END_M
+    all_targets
+    "$FUSEC" verify low.dsl --target $targets --rounds 1 --quiet >log 2>&1 || fail "$precision: $(cat log)"
+    grep -q ' 0 undecided' log || fail "$precision, undecided: $(cat log)"
+done
 exit $bad

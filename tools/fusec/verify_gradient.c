@@ -176,7 +176,7 @@ bool verify_gradients(Verify *v) {
     for (int i = 0; all && i < g->results.n; i++)
         if (is_first_of_loss(g, i)) check_loss(v, i, all, &w);
     if (w.checked && !w.wrong)
-        printf("  gradients of %d parameter%s those of finite differences, to %.1g\n", w.checked, w.checked == 1 ? " are" : "s are", w.off);
+        printf("  gradients of %d parameter%s are those of finite differences, to %.1g\n", w.checked, w.checked == 1 ? "" : "s", w.off);
     if (w.without) not_compared(w.checked ? arena_printf(v->scratch, "of %d parameters: their loss holds a derivative", w.without)
                                           : "the loss holds a derivative");
     if (w.unsettled) not_compared(arena_printf(v->scratch, "of %d parameters: the loss turns within the shortest step, or the step is lost in them", w.unsettled));
