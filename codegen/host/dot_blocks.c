@@ -43,7 +43,8 @@ static Ahead ahead_of(const Dot *d, int value, const FactorNext *next) {
 /* What a block prefetches: a walk of its micro-kernel. */
 typedef struct Prefetch {
     int lines; /* 0: nothing */
-    LLVMValueRef at, stride, n;
+    LLVMValueRef at, stride;
+    int64_t n;
 } Prefetch;
 
 /* `lanes` rows or columns from `lane` on, `k_share` of k from k_first on, of what lies at `from`. */
@@ -55,7 +56,7 @@ static Prefetch prefetch(const Dot *d, const Ahead *a, LLVMValueRef from, LLVMVa
     at = LLVMBuildAdd(e->b, at, LLVMBuildMul(e->b, k_first, emit_i64(e, a->along), ""), "");
     const int64_t bytes = blocks_source_bytes(d->p), line = 64 / bytes, contiguous = along ? k_share : lanes;
     return (Prefetch){(int)((contiguous + line - 1) / line), source_at(d, from, at),
-                      emit_i64(e, bytes * (along ? a->across : a->along)), emit_i64(e, along ? lanes : k_share)};
+                      emit_i64(e, bytes * (along ? a->across : a->along)), along ? lanes : k_share};
 }
 
 static LLVMValueRef share_of(const Emit *e, LLVMValueRef at, int64_t k, int64_t n) {
@@ -72,7 +73,7 @@ static Prefetch prefetch_rows(const Dot *d, const Ahead *a, LLVMValueRef column)
     at = LLVMBuildAdd(e->b, at, LLVMBuildURem(e->b, before, width, ""), "");
     const int64_t bytes = d->p->n_over * d->p->panel * blocks_source_bytes(d->p),
                   lines = (bytes + 64 * STEPS - 1) / (64 * STEPS);
-    return (Prefetch){(int)lines, source_at(d, a->from, at), emit_i64(e, 64 * lines), emit_i64(e, STEPS)};
+    return (Prefetch){(int)lines, source_at(d, a->from, at), emit_i64(e, 64 * lines), STEPS};
 }
 
 /* With block (row, column) comes its part of the next group of rows. */
@@ -181,8 +182,9 @@ static const char *name_of(const Dot *d, XLayout x, YLayout y, bool masked) {
     return arena_printf(d->ke->arena, "block%s%s%s", of_x[x], of_y[y], masked ? "_masked" : "");
 }
 
+enum { UNROLL = 4 };
+
 static MicroShape shape_of(const Dot *d, XLayout x, int height, YLayout y, int vectors) {
-    enum { UNROLL = 4 };
     const bool pairs = d->p->pair_axis >= 0;
     return (MicroShape){.side = {micro_rows(1, 0, 0), micro_rows(height, x == X_ROWS ? d->p->x_pitch : 1, 0)},
                         .vectors = vectors,
@@ -197,6 +199,13 @@ static MicroShape shape_of(const Dot *d, XLayout x, int height, YLayout y, int v
                         .levels = 1,
                         .unroll = x == X_AWAY ? 1 : UNROLL, /* strides of many rows need the registers */
                         .c_prefetched = 1};
+}
+
+/* Steps from one prefetched place to the next, as many as there are before C is prefetched. */
+static int64_t apart(const Dot *d, const Prefetch *ahead, int height) {
+    int64_t places = 0;
+    for (int i = 0; i < MICRO_WALKS; i++) places += ahead[i].lines ? ahead[i].n : 0;
+    return d->p->n_units - height >= UNROLL * places ? UNROLL : 1;
 }
 
 /* `height` rows from `row` on against panels [first, end) of Y, laid out as `y` says; the first `vectors` of each;
@@ -218,12 +227,13 @@ static void against(const Dot *d, const Packed *p, const Rows *rows, LLVMValueRe
     if (y != Y_PACKED) args[MICRO_Y_STEP] = emit_i64(e, d->p->y_direct.along);
     if (y == Y_COPIED) args[MICRO_PACKED] = packed;
     if (masked) args[MICRO_COLUMNS] = c.columns;
+    shape.apart = apart(d, ahead, height);
     shape.brief = d->p->brief || (!ahead[0].lines && !ahead[1].lines);
     for (int i = 0; i < MICRO_WALKS; i++) {
         shape.lines[i] = ahead[i].lines;
         if (!ahead[i].lines) continue;
         LLVMValueRef *walk = args + MICRO_WALK + (ptrdiff_t)3 * i;
-        walk[0] = ahead[i].at, walk[1] = ahead[i].stride, walk[2] = ahead[i].n;
+        walk[0] = ahead[i].at, walk[1] = ahead[i].stride, walk[2] = emit_i64(e, ahead[i].n);
     }
     call_block(d, name_of(d, rows->layout, y, masked), shape, &c, args);
     counter_close(ke, &q);

@@ -248,55 +248,68 @@ static void one_step(const Micro *m) {
     advance(m, 0, x, y);
 }
 
-/* A walk beside the sums: with each step `lines` lines are prefetched, `stride` bytes on.  All at once they would take
- * the machine's few places for lines that are under way, and Y, a short way off, would have to wait for them. */
+/* A walk beside the sums: with each `apart` steps `lines` lines are prefetched, `stride` bytes on.  All at once they would
+ * take the machine's few places for lines that are under way, and Y, a short way off, would have to wait for them. */
 typedef struct Walk {
     LLVMValueRef at, stride;
-    int64_t lines;
+    int64_t lines, apart;
     Intent intent;
+    int cache;
 } Walk;
 
-/* `trips` rounds of `steps` steps each; walk: what is prefetched, or NULL. */
-static void loop(const Micro *m, LLVMValueRef trips, int64_t steps, const Walk *walk) {
+/* Prefetches the place of a walk, which goes on to the next. */
+static void walk_on(const Micro *m, MicroVariable place, const Walk *walk) {
     const Emit *e = emit_of(m);
-    const MicroVariable place = walk ? micro_variable(m->block, walk->at) : -1;
+    LLVMValueRef at = micro_get(m->block, place);
+    for (int64_t i = 0; i < walk->lines; i++)
+        prefetch(e, emit_f32_at(e, at, emit_i64(e, i * MICRO_LINE)), walk->intent, walk->cache);
+    micro_set(m->block, place, LLVMBuildGEP2(e->b, e->i8, at, (LLVMValueRef[]){walk->stride}, 1, ""));
+}
+
+/* `trips` rounds of `steps` steps each. */
+static void loop(const Micro *m, LLVMValueRef trips, int64_t steps) {
     const MicroLoop l = micro_loop_open(m->block, trips, m->s->levels > 1);
-    if (walk) {
-        LLVMValueRef at = micro_get(m->block, place);
-        for (int64_t i = 0; i < walk->lines; i++)
-            prefetch(e, emit_f32_at(e, at, emit_i64(e, i * MICRO_LINE)), walk->intent, INNERMOST);
-        micro_set(m->block, place, LLVMBuildGEP2(e->b, e->i8, at, (LLVMValueRef[]){walk->stride}, 1, ""));
-    }
     for (int64_t i = 0; i < steps; i++) one_step(m);
     micro_loop_close(m->block, &l);
-}
-
-/* As many steps as there are, each with its part of a walk of n; what is left of them. */
-static LLVMValueRef walk_along(const Micro *m, LLVMValueRef left, LLVMValueRef n, const Walk *walk) {
-    const Emit *e = emit_of(m);
-    LLVMValueRef trips = emit_intrinsic(e, "llvm.smin", 2, (LLVMValueRef[]){n, left});
-    loop(m, trips, 1, walk);
-    return LLVMBuildSub(e->b, left, trips, "");
-}
-
-/* Walk i, of whose places there may be more than steps; short sums come after all of it. */
-static LLVMValueRef walk_ahead(const Micro *m, LLVMValueRef left, int i) {
-    const Emit *e = emit_of(m);
-    const LLVMValueRef *arg = &m->arg[MICRO_WALK + 3 * i];
-    Walk walk = {arg[0], arg[1], m->s->lines[i], TO_READ};
-    LLVMValueRef rest = m->s->brief ? left : walk_along(m, left, arg[2], &walk),
-                 done = LLVMBuildSub(e->b, left, rest, "");
-    walk.at = LLVMBuildGEP2(e->b, e->i8, walk.at, (LLVMValueRef[]){LLVMBuildMul(e->b, done, walk.stride, "")}, 1, "");
-    loop(m, LLVMBuildSub(e->b, arg[2], done, ""), 0, &walk);
-    return rest;
 }
 
 /* Steps in rounds of `unroll`; how many remain. */
 static LLVMValueRef rounds(const Micro *m, LLVMValueRef steps) {
     const Emit *e = emit_of(m);
     LLVMValueRef unroll = emit_i64(e, m->s->unroll);
-    loop(m, m->s->unroll > 1 ? LLVMBuildUDiv(e->b, steps, unroll, "") : steps, m->s->unroll, NULL);
+    loop(m, m->s->unroll > 1 ? LLVMBuildUDiv(e->b, steps, unroll, "") : steps, m->s->unroll);
     return m->s->unroll > 1 ? LLVMBuildURem(e->b, steps, unroll, "") : emit_i64(e, 0);
+}
+
+/* Of n places of a walk as many as there are steps beside; how many. */
+static LLVMValueRef walk_along(const Micro *m, LLVMValueRef *left, LLVMValueRef n, const Walk *walk) {
+    const Emit *e = emit_of(m);
+    const MicroVariable place = micro_variable(m->block, walk->at);
+    LLVMValueRef apart = emit_i64(e, walk->apart),
+                 trips = emit_intrinsic(e, "llvm.smin", 2, (LLVMValueRef[]){n, LLVMBuildUDiv(e->b, *left, apart, "")});
+    const MicroLoop l = micro_loop_open(m->block, trips, m->s->levels > 1);
+    walk_on(m, place, walk);
+    if (walk->apart > 1)
+        rounds(m, apart);
+    else
+        one_step(m);
+    micro_loop_close(m->block, &l);
+    *left = LLVMBuildSub(e->b, *left, LLVMBuildMul(e->b, trips, apart, ""), "");
+    return trips;
+}
+
+/* Walk i, of whose places there may be more than steps; short sums come after all of it. */
+static LLVMValueRef walk_ahead(const Micro *m, LLVMValueRef left, int i) {
+    const Emit *e = emit_of(m);
+    const LLVMValueRef *arg = &m->arg[MICRO_WALK + 3 * i];
+    Walk walk = {arg[0], arg[1], m->s->lines[i], m->s->apart, TO_READ, SECOND};
+    LLVMValueRef done = m->s->brief ? emit_i64(e, 0) : walk_along(m, &left, arg[2], &walk);
+    walk.at = LLVMBuildGEP2(e->b, e->i8, walk.at, (LLVMValueRef[]){LLVMBuildMul(e->b, done, walk.stride, "")}, 1, "");
+    const MicroVariable place = micro_variable(m->block, walk.at);
+    const MicroLoop l = micro_loop_open(m->block, LLVMBuildSub(e->b, arg[2], done, ""), m->s->levels > 1);
+    walk_on(m, place, &walk);
+    micro_loop_close(m->block, &l);
+    return left;
 }
 
 /* The block of C, which sums are added to or written over, is prefetched when they are nearly made. */
@@ -306,11 +319,12 @@ static LLVMValueRef walk_c(const Micro *m, LLVMValueRef left) {
     const int64_t rows = m->block->rows, columns = m->s->vectors * m->s->lanes;
     LLVMValueRef stride = strides(m, MICRO_C_ROW, m->s->side[1].c_row, 1);
     const Walk c = {m->arg[MICRO_C], LLVMBuildShl(e->b, stride, emit_i64(e, 2), ""),
-                    (columns + MICRO_LINE - 1) / MICRO_LINE, TO_WRITE};
+                    (columns + MICRO_LINE - 1) / MICRO_LINE, 1, TO_WRITE, INNERMOST};
     LLVMValueRef before = LLVMBuildSub(e->b, left, emit_i64(e, rows + LATE), "");
     before = emit_intrinsic(e, "llvm.smax", 2, (LLVMValueRef[]){before, emit_i64(e, 0)});
     left = LLVMBuildAdd(e->b, LLVMBuildSub(e->b, left, before, ""), rounds(m, before), "");
-    return walk_along(m, left, emit_i64(e, rows), &c);
+    walk_along(m, &left, emit_i64(e, rows), &c);
+    return left;
 }
 
 static void prefetch_c(const Micro *m) {
@@ -324,7 +338,7 @@ static void steps_along(Micro *m) {
     const Emit *e = emit_of(m);
     LLVMValueRef count = m->arg[MICRO_COUNT], lanes = emit_i64(e, m->s->lanes);
     LLVMValueRef rest = LLVMBuildURem(e->b, count, lanes, "");
-    loop(m, LLVMBuildUDiv(e->b, count, lanes, ""), 1, NULL);
+    loop(m, LLVMBuildUDiv(e->b, count, lanes, ""), 1);
     LLVMBasicBlockRef join = micro_if_open(m->block, LLVMBuildICmp(e->b, LLVMIntSGT, rest, emit_i64(e, 0), ""));
     m->mask = emit_lanes_below(e, rest, m->block->lanes);
     terms(m);
@@ -340,10 +354,10 @@ static void steps(Micro *m) {
     if (m->s->c_prefetched && m->s->brief) prefetch_c(m);
     if (m->s->c_prefetched && !m->s->brief) left = walk_c(m, left);
     left = rounds(m, left);
-    if (m->s->unroll > 1) loop(m, left, 1, NULL);
+    if (m->s->unroll > 1) loop(m, left, 1);
     if (!m->s->odd) return;
     m->half = true;
-    loop(m, LLVMBuildAnd(e->b, lanes, emit_i64(e, 1), ""), 1, NULL);
+    loop(m, LLVMBuildAnd(e->b, lanes, emit_i64(e, 1), ""), 1);
 }
 
 static void level(Micro *m, int n);

@@ -25,7 +25,6 @@
 
 enum {
     PART = 256,               /* most k that is packed at a time: a panel of Y stays in the innermost cache */
-    LONG_ROW_BYTES = 1 << 10, /* of X: what the machine recognises as a stream; of shorter ones, many lie in a page */
     FEW_ROWS = 4,             /* of a block: they find room even in one set of the innermost cache */
     SWEPT = 16,               /* most k of a Y that is walked row by row */
     STREAM_LINES = 2,         /* of a row of Y at a time: with less of each page, copying all of it first is faster */
@@ -201,9 +200,9 @@ static FactorWay way_of_y(const BlocksPlan *d, unsigned ways) {
     return once ? packed : WAY_COPIED;
 }
 
-/* A copy is not worth while of what is read once, or stays in the innermost cache without one, as a block's rows of X
- * do from panel to panel unless they fall into the same sets of it: then they fill those at best, and what else is read
- * puts them out (on a busy machine a quarter of the speed was lost; a copy costs nothing that is seen). */
+/* A copy is not worth while of what is read once, or stays in the innermost cache without one, as few rows of X do unless they
+ * fall into the same sets of it: then they fill those at best, and what else is read puts them out.  Of more rows a copy
+ * costs nothing that is seen, and strides that the code knows are worth up to 7% (`./dev bench gemm`, gpt2_head). */
 static FactorWay way_of_x(BlocksPlan *d, unsigned ways, FactorWay y) {
     FactorInPlace *x = &d->x_direct;
     const int64_t bytes = blocks_source_bytes(d);
@@ -211,8 +210,7 @@ static FactorWay way_of_x(BlocksPlan *d, unsigned ways, FactorWay y) {
     const bool columns = x->across == 1 && d->rows.n_axes && d->pair_axis < 0;
     if (!(ways >> WAY_IN_PLACE & 1)) return WAY_PACKED;
     x->near = columns ? is_near(d, x->along, d->n_over) : apart && is_near(d, x->across, d->n_rows);
-    const bool long_rows = apart && bytes * d->n_over >= LONG_ROW_BYTES;
-    return once || x->near || (!columns && (long_rows || y == WAY_SWEPT)) ? WAY_IN_PLACE : WAY_PACKED;
+    return once || x->near || (!columns && y == WAY_SWEPT) ? WAY_IN_PLACE : WAY_PACKED;
 }
 
 static bool choose_ways(BlocksPlan *d, HostSchedule *s) {

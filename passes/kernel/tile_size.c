@@ -253,13 +253,13 @@ typedef struct FactorOrder {
 } FactorOrder;
 
 /* Cycles of a core with vectors of VECTOR lanes, for one k of a tile: the product, and what it costs to read and pack
- * its factors.  Rows along k stay in place if they are long, or for few columns (the copy of those that share cache sets
- * is not counted).  Columns are packed while the first rows are multiplied with them, or transposed. */
+ * its factors.  Rows along k stay in place for few columns (the copy of those that share cache sets is not counted).  Columns
+ * are packed while the first rows are multiplied with them, or transposed. */
 static double tile_cycles(const ProductTile *t, FactorOrder order) {
-    enum { VECTOR = 16, HEIGHT = 4, LONG = 256, FEW = 64 };
+    enum { VECTOR = 16, HEIGHT = 4, FEW = 64 };
     const double rows = (double)((t->rows + HEIGHT - 1) / HEIGHT * HEIGHT);
     const double vectors = (double)((t->columns + VECTOR - 1) / VECTOR);
-    const bool in_place = order.rows_along && order.one_k && (t->sums >= LONG || t->columns <= FEW);
+    const bool in_place = order.rows_along && order.one_k && t->columns <= FEW;
     HostWork w = {.products = rows * vectors, .read = rows / VECTOR + vectors};
     w.programs = 1 / (double)(t->sums ? t->sums : 1);
     if (!in_place) *(order.rows_along ? &w.packed : &w.evaluated) += rows / VECTOR;
