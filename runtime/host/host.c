@@ -21,6 +21,10 @@ FUSEC_WEAK fusec_status fusec_host_init(fusec_host *h, const fusec_manifest *m, 
     h->kernels = kernels;
     h->memory = *memory;
     if (options) h->options = *options;
+    fusec_pool_large_pages(memory->params, memory->param_bytes);
+    fusec_pool_large_pages(memory->states, memory->state_bytes);
+    fusec_pool_large_pages(memory->grads, memory->grad_bytes);
+    fusec_pool_large_pages(memory->arena, memory->arena_bytes);
     threads = h->options.threads > 0 ? h->options.threads : fusec_pool_cores();
     if (threads > FUSEC_HOST_PIECES) threads = FUSEC_HOST_PIECES;
     if (h->options.parallel_for || threads == 1) return FUSEC_OK;

@@ -38,7 +38,8 @@ typedef struct fusec_host_call {
 
 /* options may be NULL: all cores, seed 0.  FUSEC_E_ARGUMENT: a NULL pointer; FUSEC_E_VERSION: another ABI;
  * FUSEC_E_UNSUPPORTED: more symbols or hypers than the limits above; FUSEC_E_MEMORY: no thread can be made.
- * Memory is checked by fusec_host_run, against the entry that runs. */
+ * Memory is checked by fusec_host_run, against the entry that runs; on Linux large parts of it are asked to lie in large
+ * pages (madvise); what was touched before stays where it is. */
 fusec_status fusec_host_init(fusec_host *h, const fusec_manifest *m, const fusec_host_kernel *kernels,
                              const fusec_memory *memory, const fusec_options *options);
 /* entry: FUSEC_INIT .. FUSEC_STEP, FUSEC_GRAD | FUSEC_ACCUMULATE, FUSEC_STEP | FUSEC_LINE(l) | ...  Errors as fusec_check() gives them; nothing has run
@@ -53,5 +54,7 @@ fusec_pool *fusec_pool_new(int threads); /* NULL if a thread cannot be made */
 void fusec_pool_run(fusec_pool *p, int n, void (*run)(void *ctx, int i), void *ctx, int wake);
 void fusec_pool_free(fusec_pool *p); /* NULL is allowed */
 int fusec_pool_cores(void);          /* at least 1 */
+/* Linux: asks for large pages where memory that is still to be touched is large (madvise); elsewhere nothing. */
+void fusec_pool_large_pages(void *memory, uint64_t bytes);
 
 #endif

@@ -2,18 +2,22 @@
  * waits looks for a moment, then sleeps.  Each thread begins with a share of its own, the same in every run, so that it
  * finds in its cache what it wrote there; then it helps others, from the far end of theirs. */
 #ifndef _DEFAULT_SOURCE
-#define _DEFAULT_SOURCE 1 /* _SC_NPROCESSORS_ONLN */
+#define _DEFAULT_SOURCE 1 /* _SC_NPROCESSORS_ONLN, madvise */
 #endif
 #include "runtime/host/host.h"
 #include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
 #if defined __linux__
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #endif
 
 /* Kernels keep their tiles on the stack: the pool's threads have the room that a main thread has. */
 #define POOL_STACK ((size_t)8 << 20)
+
+/* Bytes of memory that large pages are asked for: two of the usual ones are sure to lie in it. */
+#define POOL_LARGE ((uint64_t)6 << 20)
 
 /* Looks before a thread sleeps: some tens of microseconds. */
 #define POOL_LOOKS 2000
@@ -113,7 +117,15 @@ static void pool_keep_off(fusec_pool *p) {
     for (int i = 1; i < p->threads; i++) syscall(SYS_sched_setaffinity, p->worker[i].id, (size_t)bytes, mask);
     p->away = (int)cpu + 1;
 }
+
+/* Rows of a large matrix lie in different pages: with small ones the buffers that translate addresses hold too few of them. */
+FUSEC_WEAK void fusec_pool_large_pages(void *memory, uint64_t bytes) {
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)memory,
+                    first = (from + page - 1) / page * page, end = (from + bytes) / page * page;
+    if (memory && bytes >= POOL_LARGE && end > first) (void)madvise((char *)memory + (first - from), end - first, MADV_HUGEPAGE);
+}
 #else
+FUSEC_WEAK void fusec_pool_large_pages(void *memory, uint64_t bytes) { (void)memory, (void)bytes; }
 static long pool_own_id(void) { return 1; }
 static void pool_keep_off(fusec_pool *p) { (void)p; }
 #endif
