@@ -97,6 +97,14 @@ static Node *sum_outer_first(Rewriter *r, const Node *n) {
     return rewrite_reduce(r, OP_SUM, outer, inner, rest);
 }
 
+/* The outermost of those that have enough, so that a slice is a run of memory; else the longest, the outermost of equals. */
+static int dim_to_slice(const Shape *s, const int8_t *axes, int n_axes, int64_t wanted) {
+    int dim = axes[0];
+    for (int i = 0; i < n_axes && s->dim[dim].bound < wanted; i++)
+        if (s->dim[axes[i]].bound > s->dim[dim].bound) dim = axes[i];
+    return dim;
+}
+
 Node *rule_split_sum(Rewriter *r, const Node *n) {
     const Target *t = r->target;
     const Slices *at_hand = is_at_hand(r, n) ? &r->facts.slices[r->at->id] : NULL;
@@ -114,11 +122,9 @@ Node *rule_split_sum(Rewriter *r, const Node *n) {
     if (!rows && at_hand && at_hand->length) return sum_in_slices(r, n, n->attr->axes[0], at_hand->length);
     const int64_t programs = programs_of_sum(t, results), elements = shape_elements(*x->shape);
     if (rows || 2 * programs > cores || elements < 2 * (int64_t)t->max_tile) return NULL;
-    int dim = n->attr->axes[0];
-    for (int i = 0; i < n_axes; i++) /* the longest, the outermost of equals */
-        if (x->shape->dim[n->attr->axes[i]].bound > x->shape->dim[dim].bound) dim = n->attr->axes[i];
     int64_t wanted = slices_for_cores(cores, programs);
     if (wanted > elements / t->max_tile) wanted = elements / t->max_tile;
+    const int dim = dim_to_slice(x->shape, n->attr->axes, n_axes, wanted);
     const int64_t length = slice_length(x->shape->dim[dim].bound, wanted, 1);
     if (length == x->shape->dim[dim].bound) return NULL;
     return sum_in_slices(r, n, dim, length);
