@@ -18,6 +18,15 @@ static const char PIPELINE[] =
     "function(sroa,early-cse<memssa>,instcombine<no-verify-fixpoint>,simplifycfg,loop-mssa(loop-rotate,licm),"
     "gvn,instcombine<no-verify-fixpoint>,dse,simplifycfg),globaldce";
 
+/* Do pairs of bf16 take less time than what they are converted to?  On Zen an instruction for pairs takes as long as a
+ * multiply-add, on Intel four times as long (`./dev bench gemm`, gemm.bf16.*.vs_f32, was 0.55 on Granite Rapids). */
+static bool pairs_pay(LLVMTargetMachineRef t) {
+    char *cpu = memory_given(LLVMGetTargetMachineCPU(t));
+    const bool zen = strncmp(cpu, "znver", 5) == 0;
+    LLVMDisposeMessage(cpu);
+    return zen && machine_has(t, "avx512bf16");
+}
+
 /* LLVM's C interface says nothing of caches: they are a server core's, whatever the processor.  A way is a page, since addresses
  * are looked up beside translation. */
 static HostMachine describe(LLVMTargetMachineRef t) {
@@ -27,7 +36,7 @@ static HostMachine describe(LLVMTargetMachineRef t) {
     const bool arm = strncmp(triple, "aarch64", 7) == 0;
     LLVMDisposeMessage(triple);
     m.masks = machine_has(t, "avx512f") && machine_has(t, "avx512bw") && machine_has(t, "avx512vl");
-    m.pairs = m.masks && machine_has(t, "avx512bf16");
+    m.pairs = m.masks && pairs_pay(t);
     if (machine_has(t, "avx")) m.vector = 8;
     if (m.masks) m.vector = 16;
     if (arm || m.masks) m.registers = 32;

@@ -11,7 +11,7 @@ typedef struct HostMachine {
     int vector;    /* f32 lanes of a vector register */
     int registers; /* vector registers */
     bool masks;    /* masked vector accesses are cheap */
-    bool pairs;    /* multiplies and adds pairs of bf16; it has masks then */
+    bool pairs;    /* multiplies and adds pairs of bf16 faster than floats; it has masks then */
     /* Caches, bytes: a line; what lies between lines of one set of the innermost; a core's innermost and second; a core's part of
      * the outermost. */
     int line, way;

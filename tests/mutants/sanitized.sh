@@ -9,7 +9,7 @@ for program in "$2"/tests/data/code/*.dsl; do
         "$1" report "$program" --target=$target >/dev/null
     done
     awk '{ print } /^model .*{/ { print "    precision bf16" }' "$program" >"$work/low.dsl"
-    for arch in x86-64-v4 x86-64 sapphirerapids; do
+    for arch in x86-64-v4 x86-64 znver4; do
         "$1" "$program" --triple=x86_64-pc-linux-gnu --arch=$arch -o "$work/x.ll"
         "$1" "$work/low.dsl" --triple=x86_64-pc-linux-gnu --arch=$arch -o "$work/x.ll"
     done
