@@ -1,5 +1,6 @@
 /* The regions a module works in, and calls on them. */
 #include "ir/module_run.h"
+#include "runtime/host/host.h"
 #include "tools/fusec/run.h"
 #include <inttypes.h>
 #include <stdlib.h>
@@ -12,6 +13,7 @@ void *run_block(Run *r, int64_t bytes) {
         r->status = EXIT_MEMORY;
         return NULL;
     }
+    fusec_pool_large_pages(p, (uint64_t)bytes); /* before it is touched */
     memset(p, 0, (size_t)bytes);
     return p;
 }
