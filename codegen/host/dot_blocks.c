@@ -202,7 +202,7 @@ static MicroShape shape_of(const Dot *d, XLayout x, int height, YLayout y, int v
 }
 
 /* Steps from one prefetched place to the next, as many as there are before C is prefetched. */
-static int64_t apart(const Dot *d, const Prefetch *ahead, int height) {
+static int64_t prefetch_interval(const Dot *d, const Prefetch *ahead, int height) {
     int64_t places = 0;
     for (int i = 0; i < MICRO_WALKS; i++) places += ahead[i].lines ? ahead[i].n : 0;
     return d->p->n_units - height >= UNROLL * places ? UNROLL : 1;
@@ -227,7 +227,7 @@ static void against(const Dot *d, const Packed *p, const Rows *rows, LLVMValueRe
     if (y != Y_PACKED) args[MICRO_Y_STEP] = emit_i64(e, d->p->y_direct.along);
     if (y == Y_COPIED) args[MICRO_PACKED] = packed;
     if (masked) args[MICRO_COLUMNS] = c.columns;
-    shape.apart = apart(d, ahead, height);
+    shape.interval = prefetch_interval(d, ahead, height);
     shape.brief = d->p->brief || (!ahead[0].lines && !ahead[1].lines);
     for (int i = 0; i < MICRO_WALKS; i++) {
         shape.lines[i] = ahead[i].lines;

@@ -248,11 +248,11 @@ static void one_step(const Micro *m) {
     advance(m, 0, x, y);
 }
 
-/* A walk beside the sums: with each `apart` steps `lines` lines are prefetched, `stride` bytes on.  All at once they would
+/* A walk beside the sums: every `interval` steps `lines` lines are prefetched, `stride` bytes on.  All at once they would
  * take the machine's few places for lines that are under way, and Y, a short way off, would have to wait for them. */
 typedef struct Walk {
     LLVMValueRef at, stride;
-    int64_t lines, apart;
+    int64_t lines, interval;
     Intent intent;
     int cache;
 } Walk;
@@ -285,16 +285,16 @@ static LLVMValueRef rounds(const Micro *m, LLVMValueRef steps) {
 static LLVMValueRef walk_along(const Micro *m, LLVMValueRef *left, LLVMValueRef n, const Walk *walk) {
     const Emit *e = emit_of(m);
     const MicroVariable place = micro_variable(m->block, walk->at);
-    LLVMValueRef apart = emit_i64(e, walk->apart),
-                 trips = emit_intrinsic(e, "llvm.smin", 2, (LLVMValueRef[]){n, LLVMBuildUDiv(e->b, *left, apart, "")});
+    LLVMValueRef interval = emit_i64(e, walk->interval),
+                 trips = emit_intrinsic(e, "llvm.smin", 2, (LLVMValueRef[]){n, LLVMBuildUDiv(e->b, *left, interval, "")});
     const MicroLoop l = micro_loop_open(m->block, trips, m->s->levels > 1);
     walk_on(m, place, walk);
-    if (walk->apart > 1)
-        rounds(m, apart);
+    if (walk->interval > 1)
+        rounds(m, interval);
     else
         one_step(m);
     micro_loop_close(m->block, &l);
-    *left = LLVMBuildSub(e->b, *left, LLVMBuildMul(e->b, trips, apart, ""), "");
+    *left = LLVMBuildSub(e->b, *left, LLVMBuildMul(e->b, trips, interval, ""), "");
     return trips;
 }
 
@@ -302,7 +302,7 @@ static LLVMValueRef walk_along(const Micro *m, LLVMValueRef *left, LLVMValueRef 
 static LLVMValueRef walk_ahead(const Micro *m, LLVMValueRef left, int i) {
     const Emit *e = emit_of(m);
     const LLVMValueRef *arg = &m->arg[MICRO_WALK + 3 * i];
-    Walk walk = {arg[0], arg[1], m->s->lines[i], m->s->apart, TO_READ, SECOND};
+    Walk walk = {arg[0], arg[1], m->s->lines[i], m->s->interval, TO_READ, SECOND};
     LLVMValueRef done = m->s->brief ? emit_i64(e, 0) : walk_along(m, &left, arg[2], &walk);
     walk.at = LLVMBuildGEP2(e->b, e->i8, walk.at, (LLVMValueRef[]){LLVMBuildMul(e->b, done, walk.stride, "")}, 1, "");
     const MicroVariable place = micro_variable(m->block, walk.at);

@@ -60,7 +60,7 @@ typedef struct MicroShape {
     int64_t brief; /* prefetches come before the sums: they are few, or nothing but C is */
     int64_t c_prefetched;
     int64_t lines[MICRO_WALKS]; /* cache lines that each walk prefetches at a place */
-    int64_t apart;              /* steps from a place to the next: 1, or a multiple of unroll */
+    int64_t interval;           /* steps from a place to the next: 1, or a multiple of unroll */
     int64_t shift[MICRO_SIDES]; /* with a run of X, places from a block to the next along each side, which reads the
                                    others again */
 } MicroShape;

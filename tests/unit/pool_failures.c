@@ -1,5 +1,6 @@
 /* Every call by which the worker pool asks the system for something fails once: no pool, and nothing left behind.  The
- * linker hands those calls to the wrappers below (tests/CMakeLists.txt).  And a pool runs every piece once. */
+ * linker hands those calls to the wrappers below (tests/CMakeLists.txt).  A pool runs every piece once.  Large pages are asked for
+ * where memory is large, and for nothing beside it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,6 +12,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 #include "runtime/host/host.h"
 
 static _Atomic int until_failure, live_threads;
@@ -43,6 +45,34 @@ int __wrap_pthread_join(pthread_t t, void **result);
 int __wrap_pthread_join(pthread_t t, void **result) {
     live_threads--;
     return __real_pthread_join(t, result);
+}
+
+static struct {
+    uintptr_t first, end; /* of what is asked for; end 0: nothing */
+} asked;
+
+int __wrap_madvise(void *at, size_t n, int advice);
+int __wrap_madvise(void *at, size_t n, int advice) {
+    (void)advice;
+    asked.first = (uintptr_t)at, asked.end = asked.first + n;
+    return -1; /* which changes nothing */
+}
+
+/* The whole pages of memory of several large ones, wherever it begins and ends. */
+static void large_pages_lie_in_memory(void **state) {
+    (void)state;
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = 16 * page;
+    for (uintptr_t shift = 0; shift < 2; shift++)
+        for (uint64_t n = (uint64_t)8 << 20; n < ((uint64_t)8 << 20) + 3; n++) {
+            asked.end = 0;
+            fusec_pool_large_pages((void *)(at + shift), n);
+            assert_true(asked.first >= at + shift && asked.first % page == 0 && asked.first < at + shift + page);
+            assert_true(asked.end <= at + shift + n && asked.end % page == 0 && asked.end + page > at + shift + n);
+        }
+    asked.end = 0;
+    fusec_pool_large_pages((void *)at, (uint64_t)1 << 20);
+    fusec_pool_large_pages(NULL, (uint64_t)1 << 30);
+    assert_true(asked.end == 0);
 }
 
 enum { THREADS = 5, CALLS = 1 + 3 + 2 + THREADS - 1 }; /* memory, locks, attributes, threads */
@@ -174,7 +204,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_call_fails_once),    cmocka_unit_test(no_call_is_left_out),
         cmocka_unit_test(every_piece_is_run_once), cmocka_unit_test(sleepers_sleep_on),
-        cmocka_unit_test(workers_keep_off),
+        cmocka_unit_test(workers_keep_off),        cmocka_unit_test(large_pages_lie_in_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
