@@ -83,7 +83,7 @@ void hopper_dot_wait(Simt *s, const Inst *loop, const int *values, int pending);
 /* STAGE of n registers, slot[] of a tile that is held as accumulators are; false: it is not, or they are no whole
  * matrices. */
 bool hopper_stage_registers(Simt *s, const Inst *stage, const int *slot, int n);
-bool hopper_leaves(const Simt *s, const Inst *stage); /* a STORE by tma reads the tile */
+bool hopper_over_leaving(const Simt *s, const Inst *stage); /* it lies where a STORE by tma, in this tile or the one before, may still read */
 void hopper_store(Simt *s, const Inst *i);            /* STORE by tma */
 void hopper_stores_read(Simt *s);                     /* the tiles on their way out may be overwritten */
 void hopper_stores_done(Simt *s);                     /* all is in memory */

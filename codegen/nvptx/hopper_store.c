@@ -130,10 +130,23 @@ static int map_of(const Simt *s, const Inst *store) {
     return -1;
 }
 
-bool hopper_leaves(const Simt *s, const Inst *stage) {
-    for (int n = 0; n < s->hopper->layout.n_maps; n++)
-        if (s->hopper->layout.copy[n]->kind == TI_STORE && s->hopper->layout.copy[n]->in[0] == stage->result)
-            return true;
+/* Do their places in shared memory have bytes in common? */
+static bool share_bytes(const Simt *s, const Inst *a, const Inst *b) {
+    const Inst *const stage[] = {a, b};
+    int64_t first[2], end[2];
+    for (int n = 0; n < 2; n++) {
+        StageLayout l;
+        stage_layout(s->k, stage[n], &l);
+        first[n] = s->plan.offset[stage[n]->result], end[n] = first[n] + l.slot * s->plan.slots[stage[n]->result];
+    }
+    return first[0] < end[1] && first[1] < end[0];
+}
+
+bool hopper_over_leaving(const Simt *s, const Inst *stage) {
+    for (int n = 0; n < s->hopper->layout.n_maps; n++) {
+        const Inst *copy = s->hopper->layout.copy[n];
+        if (copy->kind == TI_STORE && share_bytes(s, s->def[copy->in[0]], stage)) return true;
+    }
     return false;
 }
 

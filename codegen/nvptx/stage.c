@@ -351,7 +351,7 @@ void stage_begin(Simt *s, const Inst *i) {
         stage_select(s, i->result, NULL);
     else
         stage_array(s, i);
-    if (s->hopper && hopper_leaves(s, i)) hopper_stores_read(s);
+    if (s->hopper && hopper_over_leaving(s, i)) hopper_stores_read(s);
     if (s->dynamic && s->shared_written) simt_barrier(s); /* another tile may have been here */
     simt_before_write(s, !s->dynamic);
 }

@@ -89,6 +89,36 @@ awk '/^kernel/ { turns = fetched = 0 } / alternate 2 / { turns = 1 } / by async 
 assembles residual
 schedule ' by wgmma 128x256,' '' 768
 
+# A result by the copy engine, then one of odd rows by threads, staged where the engine may still read.
+cat >aside.dsl <<'END'
+dim M = 33, N = 33, K = 31
+model aside {
+    precision bf16
+    p = param [M, K] init normal(1.0)
+    b = param [K, N] init normal(1.0)
+    q = param [M, N] init normal(1.0)
+    loss = sum((q + p @ b)^2)
+    output loss
+    train loss with sgd(lr = 0.1)
+}
+END
+# aside PRECISION -D..
+aside() {
+    sed "s/precision bf16/precision $1/" aside.dsl >m.dsl
+    what="aside $*"
+    shift
+    for seed in 1 2; do
+        PTXSIM_SEED=$seed "$FUSEC" verify m.dsl "$@" --target cuda --arch sm_90a --entry grad --rounds 1 --quiet >log 2>&1 || fail "$what: $(cat log)"
+        ! grep '^ptxsim' log || fail "$what: findings"
+    done
+}
+aside bf16
+aside f16 -D M=65 -D N=63 -D K=16
+aside bf16 -D M=129 -D N=35
+aside bf16 -D M=1025 -D N=129 -D K=64
+"$FUSEC" aside.dsl -o m.tile --target sm_90a --entry grad
+awk '/^kernel/ { tma = 0 } /store .* by tma$/ { tma = 1 } /store .* by threads/ && tma { found = 1 } END { exit !found }' m.tile || fail "no result is stored by threads after one by tma"
+
 check product bf16 5 -D M=256 -D N=128 -D K=192
 check product f16 5 -D M=200 -D N=136 -D K=72
 check product tf32 4 -D M=96 -D N=96 -D K=64
