@@ -6,7 +6,8 @@ fn silu(x) { return x * sigmoid(x) }
 # form "erf": x times the normal distribution function; "tanh": Hendrycks and Gimpel's approximation
 fn gelu(x, form = "erf") {
     if form == "tanh" { return 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x^3))) }
-    return 0.5 * x * (1 + erf(x * 0.7071067811865476))
+    if form == "erf" { return 0.5 * x * (1 + erf(x * 0.7071067811865476)) }
+    return fail("gelu has the forms \"erf\" and \"tanh\"", form)
 }
 # |x| written with `where`, whose derivative at 0 is 1: that of softplus is then 1/2 there, as everywhere sigmoid(x).
 fn softplus(x) { return max(x, 0) + log1p(exp(where(x >= 0, -x, x))) }

@@ -3,6 +3,7 @@
 # How many windows of `span` elements an extent has, and how far the first reaches before the start.
 fn windows(extent, span, stride, padding) {
     if stride < 1 { return fail("the stride must be at least 1", stride) }
+    if span < 1 { return fail("a window needs at least one element a side", span) }
     if padding == "valid" { return windows_padded(extent, span, stride, 0) }
     if padding == "same" {
         n = ceil_div(extent, stride)
@@ -20,6 +21,9 @@ fn windows_padded(extent, span, stride, padding) {
 
 # For positions -before .. extent + after, the element that stands there when the tensor is mirrored at its ends.
 fn mirrored(extent, before, after) {
+    if is_integer(extent) {
+        if max(before, after) >= extent { return fail("an image is mirrored by less than its extent", max(before, after)) }
+    }
     i = abs(iota(extent + before + after) - before)
     return (extent - 1) - abs((extent - 1) - i)
 }
@@ -38,6 +42,7 @@ fn convolve_groups(x, k, oh, ow, ph, pw, stride, dilation) {
 layer conv2d(x, n, k, stride = 1, dilation = 1, groups = 1, padding = "same", bias = true) {
     if x.rank != 4 { return fail("conv2d takes images [N, H, W, C]", x) }
     if not is_integer(k) { return fail("conv2d takes one number for both sides of its kernel; others are written as sums", k) }
+    if dilation < 1 { return fail("the dilation must be at least 1", dilation) }
     w = param [k, k, x.dim(3) / groups, n] init kaiming
     span = (k - 1) * dilation + 1
     reach = if padding == "reflect" then "same" else padding
@@ -65,10 +70,16 @@ layer conv2d(x, n, k, stride = 1, dilation = 1, groups = 1, padding = "same", bi
 # [N, H, W, C] -> [N, (H - 1)*stride + k - 2*padding, .., n]; w: [k, k, C, n]
 layer conv_transpose2d(x, n, k, stride = 1, padding = 0, bias = true) {
     if not is_integer(padding) { return fail("the padding of conv_transpose2d must be a number of elements", padding) }
+    if padding < 0 { return fail("a padding must be at least 0", padding) }
+    if stride < 1 { return fail("the stride must be at least 1", stride) }
+    if k < 1 { return fail("a window needs at least one element a side", k) }
     if x.rank != 4 { return fail("conv_transpose2d takes images [N, H, W, C]", x) }
     kernel = (param [k, k, x.dim(3), n] init kaiming as w)
     oh = (x.dim(1) - 1) * stride + k - 2 * padding
     ow = (x.dim(2) - 1) * stride + k - 2 * padding
+    if is_integer(oh) and is_integer(ow) {
+        if min(oh, ow) < 1 { return fail("the padding leaves nothing of the image", padding) }
+    }
     y[i, h in 0..oh, w in 0..ow, f] = sum[r, s, c] x[i, (h + padding - r) / stride, (w + padding - s) / stride, c] * kernel[r, s, c, f]
     if bias { y = y + (param [n] init zeros as b) }
     return y

@@ -95,7 +95,7 @@ fn ranks_by_comparison(x, descending) {
 # another, k times through the axis; others are the first in order.
 fn top_k(x, k) {
     n = x.dim(-1)
-    if k > n { return fail("top_k takes no more than the last axis has", k) }
+    if k < 1 or k > n { return fail("top_k takes at least one, and no more than the last axis has", k) }
     if k > 0 and k <= 64 and 8 * k <= n { return at_places(x, greatest(sort_key(x), k)) }
     if is_long(x) { return sort(x, descending = true)[..., 0:k], argsort(x, descending = true)[..., 0:k] }
     at = ranks_by_comparison(x, true)

@@ -15,7 +15,7 @@ layer embed(ids, rows, n) {
 
 # Training: each element is kept with probability 1 - p and scaled, so that the mean stays.
 fn dropout(x, p) {
-    if training { return where(uniform(x) >= p, x / (1 - p), 0) }
+    if training { return where(uniform(x) >= p, x / max(1 - p, 6e-8), 0) }
     return x
 }
 
