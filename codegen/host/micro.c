@@ -116,16 +116,18 @@ static void prefetch(const Emit *e, LLVMValueRef at, Intent intent, int cache) {
     emit_intrinsic(e, "llvm.prefetch", 4, args);
 }
 
-/* Rows of Y that are read some steps later. */
+/* Rows of Y that are read some steps later.  Of what is only read so many lines are on their way that the innermost cache
+ * has no places for them; rows that are packed too take longer. */
 static void prefetch_steps(const Micro *m) {
     const Emit *e = emit_of(m);
+    const int cache = m->arg[MICRO_PACKED] ? INNERMOST : SECOND;
     const MicroFactor *y = &m->s->y;
     const int64_t line = y->raw ? 2 * MICRO_LINE : MICRO_LINE;
     for (int row = 0; row < (y->raw ? 2 : 1); row++) {
         LLVMValueRef ahead =
             source_at(m, y, micro_get(m->block, m->y), strides(m, MICRO_Y_STEP, y->step[0], y->steps_ahead + row));
         for (int64_t n = 0; n < m->s->vectors * m->s->lanes; n += line)
-            prefetch(e, source_at(m, y, ahead, emit_i64(e, n)), TO_READ, INNERMOST);
+            prefetch(e, source_at(m, y, ahead, emit_i64(e, n)), TO_READ, cache);
     }
 }
 

@@ -20,7 +20,7 @@ typedef struct MicroFactor {
     int64_t vector;
     int64_t raw;                /* of pairs: two bf16 as memory has them, rows of Y one below the other; else packed */
     int64_t step[MICRO_LEVELS]; /* elements from one step of a level to the next; of raw Y: from one bf16 to the next */
-    int64_t steps_ahead;        /* prefetch distance into the innermost cache: steps of the innermost level; 0: none */
+    int64_t steps_ahead;        /* prefetch distance: steps of the innermost level; 0: none */
     int64_t ahead;              /* and into the second: elements; 0: none */
     int64_t run; /* with `ahead`: elements from one place of the inner side to the next, where those are all the
                     channels that are walked in turn, and come from memory; 0: not so */
