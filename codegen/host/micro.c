@@ -287,6 +287,7 @@ static LLVMValueRef rounds(const Micro *m, LLVMValueRef steps) {
 static LLVMValueRef walk_along(const Micro *m, LLVMValueRef *left, LLVMValueRef n, const Walk *walk) {
     const Emit *e = emit_of(m);
     const MicroVariable place = micro_variable(m->block, walk->at);
+    assert(walk->interval == 1 || walk->interval % m->s->unroll == 0);
     LLVMValueRef interval = emit_i64(e, walk->interval),
                  trips = emit_intrinsic(e, "llvm.smin", 2, (LLVMValueRef[]){n, LLVMBuildUDiv(e->b, *left, interval, "")});
     const MicroLoop l = micro_loop_open(m->block, trips, m->s->levels > 1);

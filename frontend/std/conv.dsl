@@ -70,9 +70,6 @@ layer conv2d(x, n, k, stride = 1, dilation = 1, groups = 1, padding = "same", bi
 # [N, H, W, C] -> [N, (H - 1)*stride + k - 2*padding, .., n]; w: [k, k, C, n]
 layer conv_transpose2d(x, n, k, stride = 1, padding = 0, bias = true) {
     if not is_integer(padding) { return fail("the padding of conv_transpose2d must be a number of elements", padding) }
-    if padding < 0 { return fail("a padding must be at least 0", padding) }
-    if stride < 1 { return fail("the stride must be at least 1", stride) }
-    if k < 1 { return fail("a window needs at least one element a side", k) }
     if x.rank != 4 { return fail("conv_transpose2d takes images [N, H, W, C]", x) }
     kernel = (param [k, k, x.dim(3), n] init kaiming as w)
     oh = (x.dim(1) - 1) * stride + k - 2 * padding
@@ -80,7 +77,9 @@ layer conv_transpose2d(x, n, k, stride = 1, padding = 0, bias = true) {
     if is_integer(oh) and is_integer(ow) {
         if min(oh, ow) < 1 { return fail("the padding leaves nothing of the image", padding) }
     }
-    y[i, h in 0..oh, w in 0..ow, f] = sum[r, s, c] x[i, (h + padding - r) / stride, (w + padding - s) / stride, c] * kernel[r, s, c, f]
+    rows, ph = windows(oh, k, stride, padding)       # of the result: as many as the image has
+    columns, pw = windows(ow, k, stride, padding)
+    y[i, h in 0..oh, w in 0..ow, f] = sum[r, s, c] x[i, (h + ph - r) / stride, (w + pw - s) / stride, c] * kernel[r, s, c, f]
     if bias { y = y + (param [n] init zeros as b) }
     return y
 }

@@ -185,7 +185,7 @@ check conv -D B=2 -D H=24 -D W=24 -D C=48 -D F=64 -D K=1 -D P=0
 
 # In bf16 each of the three is the interpreter's, and that of code which multiplies pairs, where this machine can run it.
 archs=native
-if grep -q avx512_bf16 /proc/cpuinfo; then archs="native znver4"; else echo "skipped: pairs of bf16, this processor has none"; fi
+if grep 'avx512_bf16' /proc/cpuinfo | grep -q avx512_vbmi2; then archs="native znver4"; else echo "skipped: pairs of bf16, this processor has none"; fi
 check_low() {
     ! left_out || return 0
     for arch in interp $archs; do

@@ -278,6 +278,15 @@ for sum in 'sum(x, axis = 1) @ x' 'transpose(x[0]) @ sum(x, axis = 1)' 'x[1] @ b
     "$FUSEC" verify own.dsl --rounds=1 --quiet >log 2>&1 || fail "a product with the $sum: $(cat log)"
 done
 
+# of a dropout of all nothing is left, and its gradient is 0; an image is mirrored by up to all but its own element
+printf 'model none {\n    x = param [6] init normal(1.0)\n    loss = sum(dropout(x, 1.0))\n    output loss\n    train loss with sgd(lr = 0.1)\n}\n' >none.dsl
+for target in host c99; do
+    "$FUSEC" run none.dsl --target $target --entry grad --outputs none.safetensors >log 2>&1 || fail "dropout(x, 1): $(cat log)"
+    [ "$(tail -c 24 none.safetensors | od -An -v -tx4 | tr -d ' 0\n')" = '' ] || fail "dropout(x, 1) on $target: a gradient that is not 0"
+done
+printf 'model far {\n    x = param [1, 6, 6, 2] init normal(1.0)\n    loss = mean((conv2d(x, 3, 11, padding = "reflect") as c)^2)\n    train loss with sgd(lr = 0.1)\n}\n' >far.dsl
+"$FUSEC" verify far.dsl --rounds=1 --quiet >log 2>&1 || fail "an image mirrored as far as it goes: $(cat log)"
+
 # an expression that both sweeps have is one node, of the backward sweep where that has it first
 cat >empty.dsl <<'END'
 model empty {
