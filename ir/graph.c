@@ -37,6 +37,32 @@ Node *graph_node(Graph *g, Op op, int n_in, Node *const *in, const Attr *attr, D
     return n;
 }
 
+Node *graph_node_like(Graph *g, const Node *n, Node *const *in) {
+    Node *made = graph_node(g, n->op, n->n_in, in, n->attr, n->dtype, *n->shape);
+    made->phase = n->phase;
+    made->precision = n->precision;
+    made->again = n->again;
+    made->remat = n->remat;
+    made->loc = n->loc;
+    return made;
+}
+
+Graph *graph_duplicate(Arena *a, const Graph *g) {
+    Arena *scratch = arena_new();
+    Graph *made = graph_new_from(a, g);
+    Node **map = ARENA_ARRAY(scratch, Node *, g->nodes.n + 1);
+    for (int i = 0; i < g->nodes.n; i++) {
+        const Node *n = g->nodes.at[i];
+        Node **in = ARENA_ARRAY(scratch, Node *, n->n_in + 1);
+        for (int k = 0; k < n->n_in; k++) in[k] = map[n->in[k]->id];
+        map[i] = graph_node_like(made, n, in);
+    }
+    for (int i = 0; i < g->results.n; i++)
+        graph_result(made, g->results.at[i].kind, g->results.at[i].decl, map[g->results.at[i].value->id]);
+    arena_free(scratch);
+    return made;
+}
+
 const char *const precision_name[PRECISION_COUNT] = {
     [PRECISION_F32] = "f32", [PRECISION_TF32] = "tf32", [PRECISION_BF16] = "bf16", [PRECISION_F16] = "f16"};
 

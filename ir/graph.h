@@ -145,11 +145,14 @@ typedef struct Graph {
 Graph *graph_new(Arena *a, Model *m, Entry e);
 /* Empty, of the model and the entry of g, to be made of its nodes. */
 Graph *graph_new_from(Arena *a, const Graph *g);
+Graph *graph_duplicate(Arena *a, const Graph *g); /* nodes and results too */
 
 /* ---- building: every function infers shape and dtype, folds nothing ------------------------
  * Operands must be legal (the front end has checked them; a violation is a bug and aborts). */
 /* Raw, nothing inferred; copies in[] and attr (NULL: none), and sets attr.dtype for TYPE_ATTR ops. */
 Node *graph_node(Graph *g, Op op, int n_in, Node *const *in, const Attr *attr, DType dtype, Shape shape);
+/* One like n, with other operands. */
+Node *graph_node_like(Graph *g, const Node *n, Node *const *in);
 Node *graph_op(Graph *g, Op op, int n_in, Node *const *in, const Attr *attr); /* infers by the table's shape rule */
 Node *graph_const(Graph *g, DType t, Shape s, double value);
 Node *graph_unary(Graph *g, Op op, Node *a);

@@ -28,7 +28,7 @@ typedef enum { PLACING_SHARED, PLACING_LOW, PLACING_HIGH } Placing;
 enum { PLACING_PAGE = 4096, PLACING_GAP = 16 * PLACING_PAGE };
 
 /* What a pass has to say; tools/fusec/session.c gives each its code of frontend/diag.def. */
-typedef enum { COMPLAINT_WARNING, COMPLAINT_ERROR, COMPLAINT_TOO_LARGE } Complaint;
+typedef enum { COMPLAINT_WARNING, COMPLAINT_ERROR, COMPLAINT_TOO_LARGE, COMPLAINT_BUDGET } Complaint;
 
 typedef struct PassContext {
     Arena *arena; /* results live here; compile_module: the module, and an entry's graphs and plan only while it is
@@ -42,6 +42,9 @@ typedef struct PassContext {
     bool bucket_all; /* tests: buckets of ids (plan/bucket.c) for every scatter that can have them */
     bool stream_weighed; /* streams that pay alone, on targets too whose memory is small (Device.all_fast) */
     int64_t most_elements; /* tests: of what is given memory, the caller's aside; 0: MAX_ELEMENTS */
+    int64_t memory_budget; /* bytes that an entry may take: parameters, states, gradients and arena; 0: any */
+    int64_t live_most;     /* bytes of values that pass_recompute may leave live at once; 0: it does nothing */
+    bool recompute_all;    /* tests: it computes some values again in any case */
     bool chunk_all;  /* tests: chunks of rows (plan/chunk.c) wherever they are right */
     bool disabled[PASS_COUNT];
     bool print_after[PASS_COUNT];
@@ -77,6 +80,7 @@ Graph *pass_precision(PassContext *c, Graph *g);
 Graph *pass_autodiff(PassContext *c, Graph *g);
 Graph *pass_jacobian_gemm(PassContext *c, Graph *g);
 Graph *pass_together(PassContext *c, Graph *g);
+Graph *pass_recompute(PassContext *c, Graph *g);
 Graph *pass_chunk(PassContext *c, Graph *g); /* of rows: what is large only in between */
 Graph *pass_physical_order(PassContext *c, Graph *g); /* of the dims of tensors inside */
 Graph *pass_exponents(PassContext *c, Graph *g); /* what the backward makes again of exp(x - m) / z */

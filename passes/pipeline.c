@@ -127,15 +127,42 @@ static Plan *recompute(PassContext *c, PassId id, Graph *pass(PassContext *, Pla
     return c->failed || (q != p && kept_bytes(c, q) >= kept_bytes(c, p)) ? p : q;
 }
 
-static void emit(PassContext *c, PassId id, void pass(PassContext *, Plan *, Module *), Plan *p, Module *m) {
+/* ---- within a budget of memory ------------------------------------------------------------------------------------ */
+static int64_t memory_of(const Plan *p, const Module *m) {
+    int64_t bytes = m->param_bytes + m->state_bytes + p->arena_bytes;
+    for (int i = 0; i < p->graph->nodes.n; i++)
+        if (p->buffer[i].home == HOME_GRAD) bytes += align_up(p->buffer[i].bytes, m->align);
+    return bytes;
+}
+
+/* What is tried in turn; each takes more time than the one before. */
+typedef enum { KEEP_ALL, RECOMPUTE_SOME, RECOMPUTE_MORE, RECOMPUTE_LAST, SEGMENTS, SEGMENTS_TOO, TRIES } Try;
+
+/* One plan of an entry after another, until one keeps to the budget. */
+typedef struct Budget {
+    Try at;
+    int64_t least, room; /* the least memory that a plan took; bytes for the arena */
+    bool fits;
+} Budget;
+
+static void emit(PassContext *c, PassId id, void pass(PassContext *, Plan *, Module *), Plan *p, Module *m, Budget *b) {
+    enum { MARGIN = 128 };
     if (c->failed) return;
+    const int64_t takes = memory_of(p, m);
+    if (!b->at || takes < b->least) b->least = takes;
+    b->room = c->memory_budget - (takes - p->arena_bytes);
+    b->fits = !c->memory_budget || takes <= c->memory_budget;
+    if (!b->fits) {
+        if (c->live_most) c->live_most -= takes - c->memory_budget + c->live_most / MARGIN; /* live values alone were estimated to take less */
+        return;
+    }
     if (c->planned) c->planned(c->watcher, p);
     double start = now();
     pass(c, p, m);
     after_plan(c, id, start, p);
 }
 
-static void compile_entry(PassContext *c, Graph *g, Module *m, Arena **nodes) {
+static void compile_entry(PassContext *c, Graph *g, Module *m, Arena **nodes, Budget *b) {
     Plan *p = NULL;
 #define GRAPH_PASS(name, ...) GRAPH_AGAIN(name)
 #define GRAPH_AGAIN(name) g = run(c, PASS_##name, pass_##name, g, nodes);
@@ -143,22 +170,46 @@ static void compile_entry(PassContext *c, Graph *g, Module *m, Arena **nodes) {
 #define REVISE(name, ...) p = revise(c, PASS_##name, pass_##name, p);
 #define RECOMPUTE(name, ...) p = recompute(c, PASS_##name, pass_##name, p);
 #define PLAN_PASS(name, ...) run_plan(c, PASS_##name, pass_##name, p);
-#define EMIT(name, ...) emit(c, PASS_##name, pass_##name, p, m);
+#define EMIT(name, ...) emit(c, PASS_##name, pass_##name, p, m, b);
 #include "passes/passes.def"
 }
 
 /* Graphs and plan of an entry are large and go with it; its kernels stay. */
-static void compile_entry_aside(PassContext *c, const Graph *lowered, Module *m) {
+static void compile_entry_aside(PassContext *c, const Graph *lowered, Module *m, Budget *b, bool consumes) {
     Arena *const kept = c->kept, *const whole = c->arena;
-    Arena *nodes = c->consumes ? lowered->arena : NULL;
-    Graph g = *lowered;
+    Arena *nodes = consumes ? lowered->arena : arena_new();
+    Graph g = consumes ? *lowered : *graph_duplicate(nodes, lowered);
     c->kept = m->arena;
     c->arena = arena_new();
-    compile_entry(c, &g, m, &nodes);
+    compile_entry(c, &g, m, &nodes, b);
     arena_free(nodes);
     arena_free(c->arena);
     c->kept = kept;
     c->arena = whole;
+}
+
+static void complain_of_budget(PassContext *c, const Graph *g, const Budget *b) {
+    const char *message = arena_printf(c->arena, "entry %s takes %lld bytes at least, more than the memory budget of %lld", entry_name[g->entry],
+                                       (long long)b->least, (long long)c->memory_budget);
+    c->report(c->user, COMPLAINT_BUDGET, (SrcLoc){0}, message, "give --memory-budget more, or the model a smaller batch, shorter sequences or fewer parameters");
+    c->failed = true;
+}
+
+/* Values are kept as long as memory allows; then products are computed again, then segments of the forward pass. */
+static void compile_within_budget(PassContext *c, const Graph *lowered, Module *m) {
+    const CheckpointMode asked = c->checkpoint;
+    Budget b = {0};
+    for (c->live_most = 0; b.at < TRIES && !b.fits && !c->failed; b.at++) {
+        if (b.at == RECOMPUTE_SOME || b.at == SEGMENTS_TOO) c->live_most = b.room;
+        if (b.at == RECOMPUTE_LAST) c->live_most /= 2;
+        if (b.at == SEGMENTS) c->live_most = 0, c->checkpoint = CHECKPOINT_SQRT;
+        if (c->live_most < 0 || (b.at && b.room <= 0)) continue;
+        compile_entry_aside(c, lowered, m, &b, c->consumes && !c->memory_budget);
+    }
+    if (c->consumes && c->memory_budget) arena_free(lowered->arena);
+    c->checkpoint = asked;
+    c->live_most = 0;
+    if (!b.fits && !c->failed) complain_of_budget(c, lowered, &b);
 }
 
 Module *compile_module(PassContext *c, Graph *graphs[ENTRY_COUNT]) {
@@ -167,7 +218,7 @@ Module *compile_module(PassContext *c, Graph *graphs[ENTRY_COUNT]) {
     for (Entry e = 0; e < ENTRY_COUNT && !c->failed; e++) {
         if (!graphs[e]) continue;
         if (!m) m = module_new(c, graphs[e]->model);
-        compile_entry_aside(c, graphs[e], m);
+        compile_within_budget(c, graphs[e], m);
         if (c->consumes) graphs[e] = NULL;
     }
     return c->failed ? NULL : m;

@@ -16,8 +16,7 @@
  * every chunk reads and writes anew.  Its constants are from `./dev bench fusion`. */
 #include "passes/algebra/affine.h"
 #include "passes/algebra/contract_class.h"
-#include "passes/pass.h"
-#include "passes/plan/stream.h"
+#include "passes/plan/live_range.h"
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +26,7 @@ enum {
     MOST_TRIED = 16,    /* products, the largest first */
     MOST_CHUNKS = 64,
     MUCH_SMALLER = 4,   /* factors, and results that end a region, than the product that opens it */
+    SMALLER = 2,        /* factors, where memory is short */
     ROW_MULTIPLE = 16,  /* of chunks that do not divide the rows */
     WEIGHT = 8          /* a byte of memory costs as much as to move so many; in stream.c, where it is written and read besides, 12 */
 };
@@ -37,11 +37,7 @@ typedef struct Chunker {
     PassContext *context;
     Arena *arena;
     const Graph *g;
-    Uses uses;
-    Foreseen will;         /* be in memory, or made in streams */
-    bool *result;          /* by node id: of the graph */
-    int *last;             /* by node id: of what has memory, the id of its last reader; of others, until when it is computed */
-    int *as_large;         /* by node id: the same of it and of what is elementwise after it */
+    LiveRanges live;
     double *change;        /* scratch of peak() */
     /* the region at hand */
     const Node *opens;
@@ -55,57 +51,43 @@ typedef struct Chunker {
     bool fits;
 } Chunker;
 
-/* ---- live ranges, in the order of the graph --------------------------------------------------------------------------- */
-static void find_live_ranges(Chunker *c) {
-    for (int i = c->g->nodes.n - 1; i >= 0; i--) {
-        const Node *n = c->g->nodes.at[i];
-        const int until = c->will.memory[i] || c->last[i] < i ? i : c->last[i];
-        const bool element = op_info[n->op].cls == CLASS_ELEMENT;
-        if (c->last[i] < i) c->last[i] = i;
-        if (c->as_large[i] < c->last[i]) c->as_large[i] = c->last[i];
-        for (int k = 0; k < n->n_in; k++) {
-            const int in = n->in[k]->id;
-            if (c->last[in] < until) c->last[in] = until;
-            if (element && c->as_large[in] < c->as_large[i]) c->as_large[in] = c->as_large[i];
-        }
-    }
-}
-
+/* ---- live ranges, in the order of the graph, of members in chunks ----------------------------------------------------- */
 static bool is_read_outside(const Chunker *c, const Node *n) {
-    bool outside = c->result[n->id];
-    for (int u = c->uses.first[n->id]; u < c->uses.first[n->id + 1]; u++) outside |= c->role[c->uses.user[u]->id] == APART;
+    bool outside = c->live.result[n->id];
+    for (int u = c->live.uses.first[n->id]; u < c->live.uses.first[n->id + 1]; u++) outside |= c->role[c->live.uses.user[u]->id] == APART;
     return outside;
 }
 
 static bool is_factor(const Chunker *c, const Node *n) {
-    for (int u = c->uses.first[n->id]; u < c->uses.first[n->id + 1]; u++)
-        if (contract_is_product(c->uses.user[u])) return true;
+    for (int u = c->live.uses.first[n->id]; u < c->live.uses.first[n->id + 1]; u++)
+        if (contract_is_product(c->live.uses.user[u])) return true;
     return false;
 }
 
 /* What is elementwise between members is in their kernels, but for what products read. */
 static bool is_in_memory(const Chunker *c, const Node *n) {
     const bool inside = c->role[n->id] == MEMBER && op_info[n->op].cls == CLASS_ELEMENT;
-    return c->will.memory[n->id] && !c->result[n->id] && (!inside || is_factor(c, n) || is_read_outside(c, n));
+    const bool memory = c->role[n->id] == APART ? c->live.stored[n->id] : c->live.will.memory[n->id];
+    return memory && !c->live.result[n->id] && (!inside || is_factor(c, n) || is_read_outside(c, n));
 }
 
 static void find_until(Chunker *c) {
     for (int i = c->members.n - 1; i >= 0; i--) {
         const Node *n = c->members.at[i];
         c->until[n->id] = n->id;
-        for (int u = c->uses.first[n->id]; u < c->uses.first[n->id + 1]; u++) {
-            const Node *user = c->uses.user[u];
-            const int at = is_in_memory(c, user) || c->role[user->id] == END ? user->id : c->role[user->id] == MEMBER ? c->until[user->id] : c->last[user->id];
+        for (int u = c->live.uses.first[n->id]; u < c->live.uses.first[n->id + 1]; u++) {
+            const Node *user = c->live.uses.user[u];
+            const int at = is_in_memory(c, user) || c->role[user->id] == END ? user->id : c->role[user->id] == MEMBER ? c->until[user->id] : c->live.last[user->id];
             if (c->until[n->id] < at) c->until[n->id] = at;
         }
     }
 }
 
-static int last_of(const Chunker *c, const Node *n) { return c->role[n->id] == MEMBER ? c->until[n->id] : c->last[n->id]; }
+static int last_of(const Chunker *c, const Node *n) { return c->role[n->id] == MEMBER ? c->until[n->id] : c->live.last[n->id]; }
 
-/* May what the last reader writes go over x?  (overwrite.c) */
-static bool goes_over(const Node *n, const Node *x) {
-    return op_info[n->op].cls == CLASS_ELEMENT && n->dtype == x->dtype && shape_same(n->shape, x->shape);
+/* Is it a scatter whose rows are made in the chunks that read them?  (is_at_hand)  They go over those of the product, if that has memory. */
+static bool is_made_in_rows(const Chunker *c, const Node *x) {
+    return op_is_scatter(x->op) && c->role[x->id] == APART && c->known[x->id] == 2 * c->now + 1;
 }
 
 /* The most bytes that are live at once, of members 1 / chunks, with what the chunks have put together so far.  at: NULL, or where that is. */
@@ -115,10 +97,11 @@ static double peak(const Chunker *c, int chunks, int *at) {
     memset(change, 0, sizeof *change * (size_t)(n + 2));
     for (int i = 0; i < n; i++) {
         const Node *x = c->g->nodes.at[i];
-        if (!is_in_memory(c, x)) continue;
-        const double bytes = (double)node_bytes(x) / (c->role[i] == MEMBER && !is_read_outside(c, x) ? chunks : 1);
+        const bool in_rows = is_made_in_rows(c, x);
+        if (!is_in_memory(c, x) || (in_rows && c->live.will.memory[c->opens->id])) continue;
+        const double bytes = (double)node_bytes(x) / (in_rows || (c->role[i] == MEMBER && !is_read_outside(c, x)) ? chunks : 1);
         change[i] += bytes;
-        change[last_of(c, x) + !goes_over(c->g->nodes.at[last_of(c, x)], x)] -= bytes;
+        change[last_of(c, x) + !live_goes_over(c->g->nodes.at[last_of(c, x)], x)] -= bytes;
     }
     for (int i = 0; i < c->members.n && chunks > 1; i++) {
         const Node *m = c->members.at[i];
@@ -261,8 +244,8 @@ static void take(Chunker *c, Node *n, int depth) {
     if (!c->fits) return;
     const Role role = role_of(c, n, &rows);
     const bool ends = role == END;
-    c->fits = role != APART && c->members.n < MOST_MEMBERS && !n->remat && !c->will.streamed[n->id] && !(ends && depth) && shape_is_fixed(*n->shape);
-    c->fits &= !(role == MEMBER && is_large(c, n) && c->result[n->id]);
+    c->fits = role != APART && c->members.n < MOST_MEMBERS && !n->remat && (!c->live.will.streamed[n->id] || !c->live.will.memory[c->opens->id]) && !(ends && depth) && shape_is_fixed(*n->shape);
+    c->fits &= !(role == MEMBER && is_large(c, n) && c->live.result[n->id]);
     if (c->fits) add_member(c, n, role, rows);
 }
 
@@ -288,9 +271,9 @@ static int by_id(const void *x, const void *y) {
 
 /* The only reader of a small member is taken in where it is elementwise, and what it reads is there: it is computed with that. */
 static void absorb(Chunker *c, const Node *n) {
-    const int first = c->uses.first[n->id];
-    Node *user = c->uses.first[n->id + 1] == first + 1 ? c->uses.user[first] : NULL;
-    bool there = user && !c->result[n->id] && op_info[user->op].cls == CLASS_ELEMENT && c->role[user->id] == APART && !user->remat;
+    const int first = c->live.uses.first[n->id];
+    Node *user = c->live.uses.first[n->id + 1] == first + 1 ? c->live.uses.user[first] : NULL;
+    bool there = user && !c->live.result[n->id] && op_info[user->op].cls == CLASS_ELEMENT && c->role[user->id] == APART && !user->remat;
     for (int k = 0; there && k < user->n_in; k++) {
         const int in = user->in[k]->id;
         there = !c->depends[in] || (c->role[in] == MEMBER && c->rows[in] == c->rows[n->id]);
@@ -299,24 +282,25 @@ static void absorb(Chunker *c, const Node *n) {
 }
 
 /* Of what is no member: is it small, the caller's, or computed from that where it is read?  What else is large would be in memory all
- * the same. */
+ * the same; of a scatter the rows of a chunk are made there. */
 static bool is_at_hand(Chunker *c, const Node *x, int depth) {
     enum { DEEPEST = 64 };
     const OpClass cls = op_info[x->op].cls;
     if (!is_large(c, x) || cls == CLASS_SOURCE) return true;
     if (c->known[x->id] / 2 == c->now) return c->known[x->id] % 2;
-    const bool kept = c->will.memory[x->id] && is_read_outside(c, x);
+    const bool kept = c->live.will.memory[x->id] && is_read_outside(c, x);
     const bool put_together = x->op == OP_CONCAT || x->op == OP_PAD || x->op == OP_SLICE_AT || x->op == OP_UPDATE_AT; /* it may get memory */
-    bool ok = (cls == CLASS_ELEMENT || (cls == CLASS_MOVE && !put_together)) && !kept && depth < DEEPEST;
+    bool ok = (cls == CLASS_ELEMENT || (cls == CLASS_MOVE && !put_together) || op_is_scatter(x->op)) && !kept && depth < DEEPEST;
     for (int k = 0; k < x->n_in && ok; k++) ok = is_at_hand(c, x->in[k], depth + 1);
     c->known[x->id] = 2 * c->now + ok;
     return ok;
 }
 
+/* Of the product that opens the region the factors are small enough (may_open). */
 static bool reads_at_hand(Chunker *c) {
     bool ok = true;
     c->now++;
-    for (int i = 0; i < c->members.n; i++)
+    for (int i = 1; i < c->members.n; i++)
         for (int k = 0; k < c->members.at[i]->n_in && ok; k++) {
             const Node *x = c->members.at[i]->in[k];
             ok = c->role[x->id] == MEMBER || is_at_hand(c, x, 0);
@@ -333,7 +317,7 @@ static bool find_region(Chunker *c, Node *opens, int rows) {
     for (int i = 0; i < c->members.n && c->fits; i++) {
         const Node *n = c->members.at[i];
         if (c->role[n->id] != MEMBER || !is_large(c, n)) continue;
-        for (int u = c->uses.first[n->id]; u < c->uses.first[n->id + 1] && c->fits; u++) take(c, c->uses.user[u], 0);
+        for (int u = c->live.uses.first[n->id]; u < c->live.uses.first[n->id + 1] && c->fits; u++) take(c, c->live.uses.user[u], 0);
     }
     for (int i = 0; i < c->members.n && c->fits; i++)
         if (c->role[c->members.at[i]->id] == MEMBER && !is_large(c, c->members.at[i])) absorb(c, c->members.at[i]);
@@ -350,7 +334,7 @@ static double chunk_bytes(const Chunker *c) {
     for (int i = 0; i < c->members.n; i++) {
         const Node *n = c->members.at[i];
         const bool product = n->op == OP_CONTRACT && !node_is_view(n);
-        if (c->will.memory[n->id]) bytes += target_launch_bytes(t);
+        if (c->live.will.memory[n->id]) bytes += target_launch_bytes(t);
         if (c->role[n->id] == END) bytes += 2 * (double)node_bytes(n);
         for (int k = 0; k < n->n_in && product; k++) {
             bool ok = true;
@@ -372,7 +356,7 @@ static int64_t chunk_length(const Chunker *c, int64_t extent, int chunks) {
 static int best_chunks(const Chunker *c, double *gain) {
     const Target *t = c->context->target;
     const double whole = peak(c, 1, NULL), each = chunk_bytes(c);
-    const int64_t least = (int64_t)t->cores * t->max_tile; /* elements that keep it busy */
+    const int64_t least = (c->context->live_most ? 1 : (int64_t)t->cores) * t->max_tile; /* elements that keep it busy, if memory allows */
     int best = 1;
     *gain = c->context->chunk_all;
     if (c->context->chunk_all) return c->extent < 3 ? 2 : 3;
@@ -427,11 +411,29 @@ static Node *computed_rows(ChunkRebuild *r, const Node *x, int dim, Shape s, int
     return add_node(r, x, x->op, x->n_in, in, x->attr, s);
 }
 
+/* The rows of the chunk of a scatter: of what is sent to others nothing is added. */
+static Node *scattered_rows(ChunkRebuild *r, const Node *x, int dim, Shape s, int depth) {
+    const Node *ids = x->in[1];
+    Node *in[] = {r->map[x->in[0]->id], r->map[ids->id]};
+    Attr a = *x->attr;
+    if (dim > 0) in[0] = rows_of(r, x->in[0], ids->shape->rank + dim - 1, depth + 1);
+    else {
+        const Shape each = *ids->shape;
+        Node *begin = add_node(r, ids, OP_CONST, 0, NULL, &(Attr){.value = (double)r->begin}, each);
+        Node *nowhere = add_node(r, ids, OP_CONST, 0, NULL, &(Attr){.value = -1}, each);
+        Node *from = add_node(r, ids, OP_GE, 2, (Node *[]){in[1], begin}, NULL, each), *at = add_node(r, ids, OP_SUB, 2, (Node *[]){in[1], begin}, NULL, each);
+        from->dtype = DT_BOOL;
+        in[1] = add_node(r, ids, OP_SELECT, 3, (Node *[]){from, at, nowhere}, NULL, each);
+        a.extent = dim_fixed(r->length);
+    }
+    return add_node(r, x, x->op, 2, in, &a, s);
+}
+
 /* Rows of what is no member. */
 static Node *rows_of(ChunkRebuild *r, const Node *x, int dim, int depth) {
     enum { DEEPEST = 64 };
     const bool by_element = op_info[x->op].cls == CLASS_ELEMENT || x->op == OP_BROADCAST || x->op == OP_CONST || (x->op == OP_IOTA && x->attr->axis != dim);
-    const bool in_memory = r->c->will.memory[x->id] && is_read_outside(r->c, x);
+    const bool in_memory = r->c->live.will.memory[x->id] && is_read_outside(r->c, x);
     Sliced *have = &r->sliced[x->id];
     if (have->remat == r->remat && have->dim == dim) return have->rows;
     Attr a = {0};
@@ -439,6 +441,7 @@ static Node *rows_of(ChunkRebuild *r, const Node *x, int dim, int depth) {
     s.dim[dim] = dim_fixed(r->length);
     have->remat = r->remat, have->dim = dim;
     if (by_element && is_large(r->c, x) && !in_memory && depth < DEEPEST) return have->rows = computed_rows(r, x, dim, s, depth);
+    if (op_is_scatter(x->op) && is_large(r->c, x) && !in_memory) return have->rows = scattered_rows(r, x, dim, s, depth);
     for (int d = 0; d < s.rank; d++) a.lo[d] = dim_fixed(d == dim ? r->begin : 0), a.hi[d] = s.dim[d], a.step[d] = 1;
     return have->rows = add_node(r, x, OP_SLICE, 1, &r->map[x->id], &a, s);
 }
@@ -535,17 +538,30 @@ static bool may_open(const PassContext *context, const Node *n) {
     if (n->op != OP_CONTRACT || n->n_in != 2 || n->remat || !dtype_is_float(n->dtype) || !contract_is_product(n)) return false;
     if (context->chunk_all && shape_is_fixed(*n->shape)) return shape_elements(*n->shape) > 0;
     const int64_t factors = shape_elements(*n->in[0]->shape) + shape_elements(*n->in[1]->shape);
-    return shape_is_fixed(*n->shape) && shape_elements(*n->shape) > MUCH_SMALLER * factors;
+    return shape_is_fixed(*n->shape) && shape_elements(*n->shape) > (context->live_most ? SMALLER : MUCH_SMALLER) * factors;
+}
+
+/* Is something scattered added to a product that is streamed, and in memory for that? */
+static bool is_streamed_onto(const Chunker *c, const Node *n) {
+    bool onto = false;
+    if (n->op != OP_CONTRACT || c->live.will.memory[n->id]) return false;
+    for (int u = c->live.uses.first[n->id]; u < c->live.uses.first[n->id + 1]; u++) {
+        const Node *user = c->live.uses.user[u];
+        for (int k = 0; k < user->n_in && op_info[user->op].cls == CLASS_ELEMENT; k++)
+            onto |= op_is_scatter(user->in[k]->op) && c->live.stored[user->in[k]->id];
+    }
+    return onto;
 }
 
 /* Of products that are live at the peak the largest, first ones first. */
 static int find_candidates(const Chunker *c, Node **found) {
     int at = 0, n = 0;
     peak(c, 1, &at);
-    if (c->context->chunk_all) at = 0;
-    for (int i = 0; (i <= at || c->context->chunk_all) && i < c->g->nodes.n; i++) {
+    for (int i = 0; i < c->g->nodes.n; i++) {
         Node *x = c->g->nodes.at[i];
-        if (!c->will.memory[i] || c->as_large[i] < at || c->result[i] || !may_open(c->context, x)) continue;
+        const bool live = c->live.will.memory[i] && i <= at, onto = is_streamed_onto(c, x);
+        if (!c->context->chunk_all && (!(live || onto) || c->live.as_large[i] < at)) continue;
+        if (!(c->live.will.memory[i] || onto) || c->live.result[i] || !may_open(c->context, x)) continue;
         int place = n < MOST_TRIED ? n++ : MOST_TRIED;
         for (; place > 0 && node_bytes(found[place - 1]) < node_bytes(x); place--)
             if (place < MOST_TRIED) found[place] = found[place - 1];
@@ -577,21 +593,13 @@ static int choose(Chunker *c) {
 
 static Chunker chunker_new(PassContext *context, Graph *g, Arena *a) {
     const int n = g->nodes.n;
-    Chunker c = {.context = context, .arena = a, .g = g, .uses = graph_uses(a, g)};
-    c.result = ARENA_ARRAY(a, bool, n + 1);
-    c.last = ARENA_ARRAY(a, int, n + 1);
-    c.as_large = ARENA_ARRAY(a, int, n + 1);
+    Chunker c = {.context = context, .arena = a, .g = g, .live = live_ranges(context, g, a)};
     c.change = ARENA_ARRAY(a, double, n + 2);
     c.depends = ARENA_ARRAY(a, bool, n + 1);
     c.role = ARENA_ARRAY(a, Role, n + 1);
     c.rows = ARENA_ARRAY(a, int, n + 1);
     c.until = ARENA_ARRAY(a, int, n + 1);
     c.known = ARENA_ARRAY(a, int, n + 1);
-    for (int i = 0; i < g->results.n; i++) c.result[g->results.at[i].value->id] = true;
-    PassContext weighed = *context; /* where there is no memory for a value, chunks, which compute nothing twice, come before streams */
-    weighed.stream_weighed = true;
-    c.will = fuse_foresee(&weighed, g, true);
-    find_live_ranges(&c);
     return c;
 }
 

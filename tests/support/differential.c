@@ -94,6 +94,7 @@ Module *trial_compile(Arena *a, const Trial *t, const char *target, uint32_t *fi
     c.stream_all = t->number % 8 > 0;
     c.stream_low = t->number % 6 == 1;
     c.chunk_all = t->number % 3 == 1;
+    c.recompute_all = t->number / 8 % 8 == 1;
     c.bucket_all = t->number % 2;
     c.placing = t->placing;
     memcpy(c.disabled, t->disabled, sizeof c.disabled);

@@ -48,6 +48,7 @@ static void any_subset_of_passes(void **state) {
         c.checkpoint = test_below(&r, 2) ? CHECKPOINT_SQRT : CHECKPOINT_NONE;
         c.stream_all = c.stream_low = test_below(&r, 2);
         c.chunk_all = test_below(&r, 2);
+        c.recompute_all = test_below(&r, 2);
         c.bucket_all = test_below(&r, 2);
         Module *m = compile(&c, entries[seed % 3], seed);
         if (m)

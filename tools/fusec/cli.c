@@ -1,6 +1,7 @@
 #include "tools/fusec/cli.h"
 #include "codegen/host/host.h"
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,6 +10,7 @@ typedef enum {
     KIND_FLAG,
     KIND_COUNT,
     KIND_NUMBER,
+    KIND_SIZE,
     KIND_LIST,
     KIND_PAIR,
     KIND_ENTRY,
@@ -132,6 +134,20 @@ static bool parse_count(Parse *p, const OptionInfo *info, void *field, const cha
     return true;
 }
 
+/* Bytes, or with a letter behind the number multiples of 2^10, 2^20, 2^30. */
+static bool parse_size(Parse *p, const OptionInfo *info, int64_t *field, const char *text) {
+    static const char units[] = "KMG";
+    char *end;
+    errno = 0;
+    const double v = strtod(text, &end);
+    const char *unit = *end ? strchr(units, *end) : NULL;
+    const double bytes = unit ? ldexp(v, 10 * (int)(unit - units + 1)) : v;
+    if (end == text || (*end && (!unit || end[1])) || !(bytes >= 1)) return fail(p, "a size is needed, such as 512K, 300M or 1.5G", info->flag);
+    if (errno || bytes > 0x1p60) return fail(p, "the number is too large", info->flag);
+    *field = (int64_t)bytes;
+    return true;
+}
+
 /* NAME=VALUE; the name must be there. */
 static bool parse_pair(Parse *p, const char *text, Override *out) {
     const char *eq = strchr(text, '=');
@@ -152,6 +168,7 @@ static bool apply(Parse *p, const OptionInfo *info, const char *text) {
     case KIND_ENTRY: return set_entry(p, text);
     case KIND_PRINT_AFTER: return set_pass(p, o->print_after, text, false);
     case KIND_DISABLE: return set_pass(p, o->disabled, text, true);
+    case KIND_SIZE: return parse_size(p, info, field, text);
     case KIND_LIST: vec_push(p->a, *(Texts *)field, text); return true;
     case KIND_PAIR:
         if (!parse_pair(p, text, &pair)) return false;

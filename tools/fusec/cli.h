@@ -47,6 +47,7 @@ typedef struct Options {
     Entry run_entry;
     bool print_after[PASS_COUNT], disabled[PASS_COUNT];
     CheckpointMode checkpoint;
+    int64_t memory_budget;
     bool time_passes, verify, no_verify;
     bool embed;    /* .ptx: the launcher carries the kernels */
     bool check_finite; /* steps that are not finite change nothing; run: inputs are looked at too */

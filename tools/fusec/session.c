@@ -33,7 +33,7 @@ bool session_open(Session *s, Arena *a, const Options *o) {
 }
 
 static void report(void *user, Complaint what, SrcLoc loc, const char *message, const char *help) {
-    static const DiagCode code[] = {[COMPLAINT_WARNING] = W0301, [COMPLAINT_ERROR] = E0501, [COMPLAINT_TOO_LARGE] = E0216};
+    static const DiagCode code[] = {[COMPLAINT_WARNING] = W0301, [COMPLAINT_ERROR] = E0501, [COMPLAINT_TOO_LARGE] = E0216, [COMPLAINT_BUDGET] = E0502};
     Session *s = user;
     diag_report(s->diag, code[what], loc, "%s", message);
     if (help) diag_help(s->diag, "%s", help);
@@ -49,6 +49,7 @@ void session_prepare(Session *s, const Options *o, const Target *t) {
     s->context = (PassContext){.arena = s->arena,
                                .target = t,
                                .checkpoint = o->checkpoint,
+                               .memory_budget = o->memory_budget,
                                .verify = o->verify,
                                .no_verify = o->no_verify,
                                .report = report,
