@@ -255,6 +255,9 @@ static bool take_bounded(Lower *L, const Item *it, int d, Dim extent, Window *w)
     if (!ok && lo.kind == VAL_DIM && lo.dim.scale < 0)
         lower_fail(L, E0218, it->loc, "slice(reverse(x, 0), 0, S) has the last S, reversed",
                    "the start of this slice falls as the bounded dimension grows");
+    else if (!ok && step == -1 && !it->lo && !it->hi)
+        lower_fail(L, E0218, it->loc, arena_printf(L->arena, "reverse(x, %d) is the whole axis backwards, also where it is empty", d),
+                   "this slice begins at the last element of an axis that may be empty");
     else if (!ok)
         lower_fail(L, E0218, it->loc, "an indexed definition reads 0 where there is nothing: y[i in 0..4] = x[2*i + 1]",
                    "this slice does not lie inside for every value of the bounded dimension, which may be 1");

@@ -14,6 +14,8 @@ model m {
     k = x[x.dim(0) - 3:]
     l = x[::2]
     r = slice(x, x.dim(0) - 2, 1)
+    v = x[1:][::-1]
+    u = reverse(x[1:], 0)
     output x
     output y
 }
