@@ -122,7 +122,7 @@ static Plan *revise(PassContext *c, PassId id, Graph *pass(PassContext *, Plan *
 }
 
 /* The first plan stays where the second keeps no less. */
-static Plan *recompute(PassContext *c, PassId id, Graph *pass(PassContext *, Plan *), Plan *p) {
+static Plan *keep_less(PassContext *c, PassId id, Graph *pass(PassContext *, Plan *), Plan *p) {
     Plan *q = revise(c, id, pass, p);
     return c->failed || (q != p && kept_bytes(c, q) >= kept_bytes(c, p)) ? p : q;
 }
@@ -141,21 +141,19 @@ typedef enum { KEEP_ALL, RECOMPUTE_SOME, RECOMPUTE_MORE, RECOMPUTE_LAST, SEGMENT
 /* One plan of an entry after another, until one keeps to the budget. */
 typedef struct Budget {
     Try at;
-    int64_t least, room; /* the least memory that a plan took; bytes for the arena */
+    int64_t least;      /* memory that a plan took */
+    int64_t room, over; /* bytes for the arena; of the last plan, too many */
     bool fits;
 } Budget;
 
 static void emit(PassContext *c, PassId id, void pass(PassContext *, Plan *, Module *), Plan *p, Module *m, Budget *b) {
-    enum { MARGIN = 128 };
     if (c->failed) return;
     const int64_t takes = memory_of(p, m);
-    if (!b->at || takes < b->least) b->least = takes;
+    if (b->at == KEEP_ALL || takes < b->least) b->least = takes;
     b->room = c->memory_budget - (takes - p->arena_bytes);
-    b->fits = !c->memory_budget || takes <= c->memory_budget;
-    if (!b->fits) {
-        if (c->live_most) c->live_most -= takes - c->memory_budget + c->live_most / MARGIN; /* live values alone were estimated to take less */
-        return;
-    }
+    b->over = takes - c->memory_budget;
+    b->fits = !c->memory_budget || b->over <= 0;
+    if (!b->fits) return;
     if (c->planned) c->planned(c->watcher, p);
     double start = now();
     pass(c, p, m);
@@ -168,7 +166,7 @@ static void compile_entry(PassContext *c, Graph *g, Module *m, Arena **nodes, Bu
 #define GRAPH_AGAIN(name) g = run(c, PASS_##name, pass_##name, g, nodes);
 #define PARTITION(name, ...) p = partition(c, PASS_##name, pass_##name, g);
 #define REVISE(name, ...) p = revise(c, PASS_##name, pass_##name, p);
-#define RECOMPUTE(name, ...) p = recompute(c, PASS_##name, pass_##name, p);
+#define KEEP_LESS(name, ...) p = keep_less(c, PASS_##name, pass_##name, p);
 #define PLAN_PASS(name, ...) run_plan(c, PASS_##name, pass_##name, p);
 #define EMIT(name, ...) emit(c, PASS_##name, pass_##name, p, m, b);
 #include "passes/passes.def"
@@ -195,16 +193,27 @@ static void complain_of_budget(PassContext *c, const Graph *g, const Budget *b) 
     c->failed = true;
 }
 
-/* Values are kept as long as memory allows; then products are computed again, then segments of the forward pass. */
+/* What pass_recompute is given: the arena takes a little more than what is live at once. */
+static int64_t room_for_values(const Budget *b, int64_t before) {
+    enum { MARGIN = 128 };
+    switch (b->at) {
+    case KEEP_ALL:
+    case SEGMENTS: return 0;
+    case RECOMPUTE_MORE: return before - b->over - before / MARGIN;
+    case RECOMPUTE_LAST: return before / 2;
+    default: return b->room;
+    }
+}
+
+/* Values are kept as long as memory allows; then some are computed again, then segments of the forward pass. */
 static void compile_within_budget(PassContext *c, const Graph *lowered, Module *m) {
     const CheckpointMode asked = c->checkpoint;
     Budget b = {0};
-    for (c->live_most = 0; b.at < TRIES && !b.fits && !c->failed; b.at++) {
-        if (b.at == RECOMPUTE_SOME || b.at == SEGMENTS_TOO) c->live_most = b.room;
-        if (b.at == RECOMPUTE_LAST) c->live_most /= 2;
-        if (b.at == SEGMENTS) c->live_most = 0, c->checkpoint = CHECKPOINT_SQRT;
-        if (c->live_most < 0 || (b.at && b.room <= 0)) continue;
-        compile_entry_aside(c, lowered, m, &b, c->consumes && !c->memory_budget);
+    for (; b.at < TRIES && !b.fits && !c->failed; b.at++) {
+        c->live_most = room_for_values(&b, c->live_most);
+        c->tried_again = b.at != KEEP_ALL;
+        if (b.at >= SEGMENTS) c->checkpoint = CHECKPOINT_SQRT;
+        if (c->live_most >= 0 && (b.at == KEEP_ALL || b.room > 0)) compile_entry_aside(c, lowered, m, &b, c->consumes && !c->memory_budget);
     }
     if (c->consumes && c->memory_budget) arena_free(lowered->arena);
     c->checkpoint = asked;

@@ -52,7 +52,7 @@ Node *directed_op(Directed *x, Op op, Node *v, int k);
 /* directed_rule.c: an expression that the pattern of rules.def number i matches. */
 Node *directed_pattern(Directed *x, int i);
 /* directed_idiom.c: one of the IDIOMS, by number. */
-enum { IDIOMS = 53 };
+enum { IDIOMS = 54 };
 Node *directed_idiom(Directed *x, int i);
 
 #endif

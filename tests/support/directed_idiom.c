@@ -407,7 +407,8 @@ Node *directed_idiom(Directed *x, int i) {
         long_sum,      long_product,   same_for_all,   product_summed,   normed, rounds, idle_scan,
         /* once more: their rules take a small tile, or a shape that others leave alone */
         long_product,  merged_slice,   product_summed, shifted, shifted, attention, attention,
-        normed,        normed,         normed, both_ways, slice_of_parts, both_ways, slice_of_parts, gathered};
+        normed,        normed,         normed, both_ways, slice_of_parts, both_ways, slice_of_parts, gathered,
+        gathered};
     const int before = x->pool.n;
     Node *n = make[i](x);
     if (!n) x->pool.n = before;

@@ -35,6 +35,7 @@ bool session_open(Session *s, Arena *a, const Options *o) {
 static void report(void *user, Complaint what, SrcLoc loc, const char *message, const char *help) {
     static const DiagCode code[] = {[COMPLAINT_WARNING] = W0301, [COMPLAINT_ERROR] = E0501, [COMPLAINT_TOO_LARGE] = E0216, [COMPLAINT_BUDGET] = E0502};
     Session *s = user;
+    if (what == COMPLAINT_WARNING && s->context.tried_again) return;
     diag_report(s->diag, code[what], loc, "%s", message);
     if (help) diag_help(s->diag, "%s", help);
 }
