@@ -182,11 +182,9 @@ typedef struct Rebuild {
 } Rebuild;
 
 static Node *add_node(Rebuild *r, const Node *n, Node *const *in, Phase phase, int remat) {
-    Node *copy = graph_node(r->out, n->op, n->n_in, in, n->attr, n->dtype, *n->shape);
+    Node *copy = graph_node_like(r->out, n, in);
     copy->phase = phase;
     copy->remat = remat;
-    copy->again = n->again;
-    copy->loc = n->loc;
     return copy;
 }
 

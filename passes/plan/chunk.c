@@ -508,8 +508,7 @@ static void add_chunks(ChunkRebuild *r, int chunks) {
 static void copy_node(ChunkRebuild *r, const Node *n) {
     Node **in = ARENA_ARRAY(r->c->arena, Node *, n->n_in + 1);
     for (int k = 0; k < n->n_in; k++) in[k] = r->map[n->in[k]->id];
-    r->map[n->id] = add_node(r, n, n->op, n->n_in, in, n->attr, *n->shape);
-    r->map[n->id]->remat = n->remat;
+    r->map[n->id] = graph_node_like(r->out, n, in);
 }
 
 /* What depends on the region comes after it. */

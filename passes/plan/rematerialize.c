@@ -288,11 +288,8 @@ static void drop(Remat *r) {
 
 /* ---- the new graph ------------------------------------------------------------------------------------------------- */
 static Node *add(Remat *r, const Node *n, Node *const *in, Phase phase) {
-    Node *copy = graph_node(r->out, n->op, n->n_in, in, n->attr, n->dtype, *n->shape);
+    Node *copy = graph_node_like(r->out, n, in);
     copy->phase = phase;
-    copy->remat = n->remat;
-    copy->again = n->again;
-    copy->loc = n->loc;
     return copy;
 }
 
