@@ -61,6 +61,8 @@ typedef struct ModuleEntry {
     VEC(Launch) launches;     /* in planned order */
     /* what the peak consists of, for the report */
     int64_t peak_saved, peak_gradients, peak_workspace;
+    int recomputed;           /* values that --memory-budget has computed again */
+    bool in_segments;         /* it has the forward pass in segments too */
     SrcLoc peak_loc;          /* the program line live at the peak with most bytes */
     VEC(ModulePadding) padded; /* most bytes first */
 } ModuleEntry;

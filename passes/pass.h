@@ -44,6 +44,7 @@ typedef struct PassContext {
     int64_t most_elements; /* tests: of what is given memory, the caller's aside; 0: MAX_ELEMENTS */
     int64_t memory_budget; /* bytes that an entry may take: parameters, states, gradients and arena; 0: any */
     int64_t live_most;     /* bytes of values that pass_recompute may leave live at once; 0: it does nothing */
+    int recomputed;        /* values that pass_recompute has split for the entry at hand */
     bool tried_again;      /* this entry was planned before, and took too much: its warnings are said */
     bool recompute_all;    /* tests: it computes some values again in any case */
     bool chunk_all;  /* tests: chunks of rows (plan/chunk.c) wherever they are right */

@@ -157,6 +157,8 @@ static void emit(PassContext *c, PassId id, void pass(PassContext *, Plan *, Mod
     if (c->planned) c->planned(c->watcher, p);
     double start = now();
     pass(c, p, m);
+    m->entry[p->graph->entry].recomputed = c->recomputed;
+    m->entry[p->graph->entry].in_segments = b->at >= SEGMENTS;
     after_plan(c, id, start, p);
 }
 
@@ -212,6 +214,7 @@ static void compile_within_budget(PassContext *c, const Graph *lowered, Module *
     for (; b.at < TRIES && !b.fits && !c->failed; b.at++) {
         c->live_most = room_for_values(&b, c->live_most);
         c->tried_again = b.at != KEEP_ALL;
+        c->recomputed = 0;
         if (b.at >= SEGMENTS) c->checkpoint = CHECKPOINT_SQRT;
         if (c->live_most >= 0 && (b.at == KEEP_ALL || b.room > 0)) compile_entry_aside(c, lowered, m, &b, c->consumes && !c->memory_budget);
     }

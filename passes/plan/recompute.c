@@ -354,5 +354,7 @@ Graph *pass_recompute(PassContext *context, Graph *g) {
         if (more) made = more, peak = now;
         vain = ARENA_ARRAY(context->arena, bool, made->nodes.n + 1);
     }
-    return peak < before ? made : g;
+    if (peak >= before) return g;
+    context->recomputed = made->chunks - g->chunks;
+    return made;
 }

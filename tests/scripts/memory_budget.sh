@@ -57,6 +57,7 @@ within() {
     whole=$(peak <plain) base=$(fixed <plain)
     budget=$((base + (whole - base) * $5 / 100))
     report_of $1.dsl --target $4 --entry $2 --memory-budget=$budget >less || return
+    grep -q '^    within the budget, ' less || fail "$1, $2 on $4: the report does not say what is computed again"
     [ "$(peak <less)" -le $budget ] || fail "$1, $2 on $4: $(peak <less) bytes, with a budget of $budget"
     "$FUSEC" verify $1.dsl --target $3 --entry $2 --memory-budget=$budget --rounds 1 --quiet ${6-} >log 2>&1 || fail "$1, $2 on $3 within $5 %: $(cat log)"
 }

@@ -108,6 +108,8 @@ static void print_memory(Arena *a, const Module *m, Entry e) {
     printf("    at its peak: saved for the backward %lld, gradients and backward %lld, workspace and gaps %lld\n",
            (long long)x->peak_saved, (long long)x->peak_gradients, (long long)x->peak_workspace);
     if (x->peak_loc.line) printf("    most of it from line %d\n", x->peak_loc.line);
+    if (x->recomputed) printf("    within the budget, values that are computed again for later readers: %d\n", x->recomputed);
+    if (x->in_segments) printf("    within the budget, the forward pass is computed again in segments\n");
     print_padding(a, x);
     printf("  peak %lld\n", (long long)(m->param_bytes + m->state_bytes + grads + x->arena_bytes));
 }
