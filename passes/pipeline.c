@@ -218,10 +218,10 @@ static void compile_within_budget(PassContext *c, const Graph *lowered, Module *
         if (b.at >= SEGMENTS) c->checkpoint = CHECKPOINT_SQRT;
         if (c->live_most >= 0 && (b.at == KEEP_ALL || b.room > 0)) compile_entry_aside(c, lowered, m, &b, c->consumes && !c->memory_budget);
     }
-    if (c->consumes && c->memory_budget) arena_free(lowered->arena);
     c->checkpoint = asked;
     c->live_most = 0;
     if (!b.fits && !c->failed) complain_of_budget(c, lowered, &b);
+    if (c->consumes && c->memory_budget) arena_free(lowered->arena);
 }
 
 Module *compile_module(PassContext *c, Graph *graphs[ENTRY_COUNT]) {
