@@ -79,6 +79,7 @@ void bench_close(BenchModel *m);
 
 /* peak.c: FLOP/s of fused multiply-adds in registers (f32, the widest vectors), all threads at once. */
 double bench_fma_peak(int threads);
+double bench_block_peak(int threads); /* the same of 12 rows and two vectors of columns, whose factors are in the innermost cache */
 double bench_copy_peak(int threads); /* bytes read and written a second, of blocks that no cache holds */
 
 #endif

@@ -1,4 +1,5 @@
-/* The machine's rate of fused multiply-adds: chains in registers, enough of them to hide the latency. */
+/* The machine's rate of fused multiply-adds: chains in registers, enough of them to hide the latency; and of a block of a product
+ * whose factors stay in the innermost cache, which a core that is shared with others disturbs more. */
 #include "bench/model.h"
 #include <pthread.h>
 #include <stdlib.h>
@@ -47,6 +48,42 @@ static void *work(void *arg) {
     return NULL;
 }
 
+enum { BLOCK_ROWS = 12, BLOCK_VECTORS = 2, BLOCK_SUMS = 128 };
+
+/* C[rows][columns] += X[rows][k] Y[k][columns], a vector of C for each row and vector of columns in a register. */
+static void block(Vector c[BLOCK_ROWS][BLOCK_VECTORS], const float *x, const Vector *y) {
+    Vector r[BLOCK_ROWS][BLOCK_VECTORS];
+    memcpy(r, c, sizeof r);
+    for (int k = 0; k < BLOCK_SUMS; k++)
+#pragma GCC unroll 12
+        for (int i = 0; i < BLOCK_ROWS; i++)
+#pragma GCC unroll 2
+            for (int v = 0; v < BLOCK_VECTORS; v++) r[i][v] += spread(x[i * BLOCK_SUMS + k]) * y[BLOCK_VECTORS * k + v];
+    memcpy(c, r, sizeof r);
+}
+
+static void *blocks(void *arg) {
+    Worker *w = arg;
+    static const int x_floats = BLOCK_ROWS * BLOCK_SUMS, y_vectors = BLOCK_SUMS * BLOCK_VECTORS;
+    Vector *y = aligned_alloc(sizeof *y, sizeof *y * (size_t)y_vectors), c[BLOCK_ROWS][BLOCK_VECTORS];
+    float *x = malloc(sizeof *x * (size_t)x_floats);
+    if (!x || !y) exit(1);
+    for (int i = 0; i < x_floats; i++) x[i] = i % 2 ? 0.01f : -0.01f;
+    for (int i = 0; i < y_vectors; i++) y[i] = spread(0.5f);
+    memset(c, 0, sizeof c);
+    pthread_barrier_wait(w->start);
+    const double start = bench_now();
+    do {
+        for (int i = 0; i < 256; i++) block(c, x, y);
+        w->sink += c[0][0][0];
+        w->rounds += 256L * BLOCK_SUMS * BLOCK_ROWS * BLOCK_VECTORS;
+        w->seconds = bench_now() - start;
+    } while (w->seconds < 0.2);
+    free(x);
+    free(y);
+    return NULL;
+}
+
 static void *copies(void *arg) {
     enum { BYTES = 64 << 20 };
     Worker *w = arg;
@@ -89,4 +126,5 @@ static double together(int threads, void *run(void *)) {
 }
 
 double bench_fma_peak(int threads) { return 2.0 * CHAINS * WIDTH * together(threads, work); }
+double bench_block_peak(int threads) { return 2.0 * WIDTH * together(threads, blocks); }
 double bench_copy_peak(int threads) { return together(threads, copies); }

@@ -245,6 +245,7 @@ bench_gpt2_host() {
     figure gpt2_host.step.seconds "$1" s
     figure gpt2_host.step.of_peak "$2" ratio
     figure gpt2_host.step.peak_mb "$3" MiB
+    figure gpt2_host.block_of_peak "$4" ratio
     "$fusec" "$src/examples/gpt2/gpt2.dsl" -D B=4 -D T=64 --entry=step --memory-budget=1800M -o "$work/gpt2.o"
     link "$work/less" step -DMODEL=gpt2 "$work/gpt2.o"
     result="$1 $("$work/less" --steps 3 --tokens 256 --loss-near 10.82)"

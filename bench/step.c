@@ -1,6 +1,7 @@
 /* step [--steps N] [--tokens N] [--loss-near X] [--threads N] [--profile]: training steps of one emitted model,
- * -DMODEL=NAME, on one batch.  Prints "seconds of_peak peak_mib": the median step; 6 x parameters x tokens over it,
- * against the rate of fused multiply-adds measured before and after (the larger); arena, parameters and states.
+ * -DMODEL=NAME, on one batch.  Prints "seconds of_peak peak_mib block_of_peak": the median step; 6 x parameters x tokens over it,
+ * against the rate of fused multiply-adds measured before and after (the larger); arena, parameters and states; the mean rate of a
+ * product's block whose factors stay in the innermost cache (after the step) against the same.
  * Verified in the timed run: every loss is finite, the first is within 0.5 of X, the last is smaller than the first.
  * --profile: then, to stderr, the ten kernels that one more step spends most time in.
  * --roofline: prints instead "share kernel" of the kernel that is furthest below its roofline: the time that its operations take at the
@@ -132,7 +133,9 @@ int main(int argc, char **argv) {
     const double bytes = (double)(bench_arena_used(&m) + m.memory.param_bytes + m.memory.state_bytes);
     if (after > peak) peak = after;
     if (o.roofline) roofline(&m, o.threads, peak);
-    else printf("%.4f %.4f %.1f\n", seconds, 6 * parameters(m.form->manifest) * o.tokens / seconds / peak, bytes / (1 << 20));
+    else
+        printf("%.4f %.4f %.1f %.4f\n", seconds, 6 * parameters(m.form->manifest) * o.tokens / seconds / peak, bytes / (1 << 20),
+               bench_block_peak(o.threads) / peak);
     fprintf(stderr, "step: %d thread(s), peak %.1f GFLOP/s, last loss %.4f\n", o.threads, peak / 1e9,
             (double)bench_loss(&m));
     if (o.profile) profile(&m);
